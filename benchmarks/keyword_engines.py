@@ -91,53 +91,38 @@ def _in_a_process(
 
 
 def build_ours(folder: Path, chunks: int, _count: int) -> dict[str, float]:
-    """Build a segment and write it as the engine does."""
-    from catalog.store.engine_types import Stamp
-    from catalog.store.lexical.postings import SegmentBuilder
-    from catalog.store.lexical.segment_files import SegmentFiles
-    from catalog.store.lexical.snapshot import LiveSegment
+    """Build one part of the index and save its arrays."""
+    from catalog.store.lexical.bm25 import build_part
 
-    builder, spent = SegmentBuilder(), 0.0
-    for number, tokens in enumerate(_texts(chunks)):
-        started = time.thread_time()
-        builder.add(number, number, tokens)
-        spent += time.thread_time() - started
+    texts = list(enumerate(_texts(chunks)))
     started = time.thread_time()
-    part = LiveSegment(builder.build(), np.ones(chunks, dtype=np.bool_))
-    SegmentFiles(folder / "ours", "bench", "").save(Stamp(0.0, 0, 0.0, ""), [part], {})
-    return {"build s": spent + time.thread_time() - started}
+    part = build_part((number, 0, tokens) for number, tokens in texts)
+    np.savez(folder / "ours.npz", **part._asdict())
+    return {"build s": time.thread_time() - started}
 
 
 def ask_ours(folder: Path, chunks: int, count: int) -> dict[str, Any]:
     """Ask twice, then replace one chunk."""
-    from catalog.store.lexical.bm25 import K1, B
-    from catalog.store.lexical.postings import SegmentBuilder
-    from catalog.store.lexical.segment_files import SegmentFiles
-    from catalog.store.lexical.snapshot import LexicalSnapshot, LiveSegment
+    from catalog.store.derived import NO_DATASET
+    from catalog.store.lexical.bm25 import Part, Words, build_part
 
-    def ask_of(snapshot: LexicalSnapshot) -> Ask:
+    def ask_of(words: Words) -> Ask:
         def ask(tokens: list[str]) -> list[int]:
-            terms = [(token,) for token in tokens]
-            return [hit.seq for hit in snapshot.rank(terms, FIRST, snapshot.live_masks())]
+            return [hit.seq for hit in words.rank([(token,) for token in tokens], FIRST)]
 
         return ask
 
-    stored = SegmentFiles(folder / "ours", "bench", "").load()
-    assert stored is not None
-    snapshot = LexicalSnapshot(None, stored.parts, K1, B)
-    first, answers = _ask(ask_of(snapshot), count)
-    again, _ = _ask(ask_of(snapshot), count)
+    with np.load(folder / "ours.npz") as stored:
+        part = Part(**stored)
+    live = np.ones(chunks, dtype=np.bool_)
+    words = Words(NO_DATASET, [part], [live])
+    first, answers = _ask(ask_of(words), count)
+    again, _ = _ask(ask_of(words), count)
     memory = _memory()
     started = time.perf_counter()
-    builder = SegmentBuilder()
-    builder.add(chunks, chunks, next(_texts(1)))
-    live = np.ones(chunks, dtype=np.bool_)
-    live[0] = False
-    parts = (
-        LiveSegment(stored.parts[0].segment, live),
-        LiveSegment(builder.build(), np.ones(1, dtype=np.bool_)),
-    )
-    ask_of(LexicalSnapshot(None, parts, K1, B))(_asked(1)[0])
+    new = build_part([(chunks, 0, next(_texts(1)))])
+    masks = [np.arange(chunks) > 0, np.ones(1, dtype=np.bool_)]
+    ask_of(Words(NO_DATASET, [part, new], masks))(_asked(1)[0])
     update = (time.perf_counter() - started) * 1000
     times = {"ours, first": first, "ours, again": again}
     return {"times": times, "answers": answers, "memory MB": memory, "update ms": update}

@@ -30,12 +30,9 @@ STEPS = {
         "catalog.store.vectors.outbox:Outbox._remove", 1, "before",
     ),
     "after the outbox is cleared": ("catalog.store.vectors.outbox:Outbox._remove", 1, "after"),
-    "while the lexical segments are written": (
-        "catalog.store.lexical.segment_files:SegmentFiles._write_pointer", 1, "before",
-    ),
-    "after the lexical segments are written": (
-        "catalog.store.lexical.segment_files:SegmentFiles._write_pointer", 1, "after",
-    ),
+    "before the words are saved": ("catalog.store.derived:Following._write", 1, "before"),
+    "before a file of words replaces the last": ("pathlib:Path.replace", 1, "before"),
+    "after the words are saved": ("catalog.store.derived:Following._write", 1, "after"),
 }  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"stamp": [Infinity, 1e999, 0]}', "9" * 5_000])
 def test_invalid_state_files_are_written_again(sound, tmp_path, content):
     home = shutil.copytree(sound, tmp_path / "home")
-    for name in ("bm25/current.json", "qdrant/state.json"):
+    for name in ("bm25/words.index", "qdrant/state.json"):
         for file in home.glob(f"indexes/d/{name}"):
             file.write_text(content)
     with open_qdrant_library(home) as library:
@@ -280,7 +280,7 @@ _DAMAGE_A_VECTOR = """
 
 def test_doctor_reports_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     home = shutil.copytree(sound, tmp_path / "home")
-    file = next(home.glob("indexes/d/bm25/segment-*/counts.npy"))
+    file = next(home.glob("indexes/d/bm25/words.index"))
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

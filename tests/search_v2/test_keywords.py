@@ -16,7 +16,7 @@ from catalog.retrieval.query_words import find_words, how_written, keywords_of, 
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
-from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.lexical.fts import FtsEngine
 from fakes import open_library, write
 from growth import assert_linear
@@ -147,7 +147,7 @@ def found_words(request, tmp_path):
         stored = load_chunks(connection, "notes", seqs, damaged=[]).values()
     paths = {one.chunk_id: one.path for one in stored}
     makers = {
-        "bm25": lambda: Bm25Engine(database, "notes", tmp_path / "index"),
+        "bm25": lambda: Bm25Engine(WordIndex(database, "notes", tmp_path / "index")),
         "fts": lambda: FtsEngine(database, "notes"),
     }
     engine = makers[request.param]()

@@ -18,7 +18,7 @@ from catalog.search_v2 import SimilarityThreshold
 from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
-from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.vectors.sample import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN
@@ -35,7 +35,7 @@ def database(tmp_path):
 
 @pytest.fixture
 def engine(database, tmp_path):
-    return Bm25Engine(database, "notes", tmp_path / "index")
+    return Bm25Engine(WordIndex(database, "notes", tmp_path / "index"))
 
 
 def texts(nodes):

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import subprocess
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import log, log1p
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import delete
 
 from builders import drop, make_database, put
-from catalog.core.errors import ConfigError, EngineError
-from catalog.core.filters import Op, condition
+from catalog.core.errors import EngineError
 from catalog.core.scope import Scope
+from catalog.store import derived
 from catalog.store.database import Database
-from catalog.store.engine_types import Restriction, Stamp, read_stamp
-from catalog.store.lexical import bm25
-from catalog.store.lexical import snapshot as compaction
-from catalog.store.lexical.analysis import TextAnalyzer
-from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.postings import (
+from catalog.store.derived import NO_DATASET
+from catalog.store.embedding_cache import save
+from catalog.store.engine_types import Restriction
+from catalog.store.lexical import analysis, bm25
+from catalog.store.lexical.analysis import indexed_text
+from catalog.store.lexical.bm25 import (
     MAX_COUNT,
-    PostingsSegment,
-    SegmentBuilder,
-    merge_segments,
-    top_hits,
+    Bm25Engine,
+    Part,
+    WordIndex,
+    Words,
+    build_part,
+    merge_parts,
 )
-from catalog.store.lexical.snapshot import (
-    LexicalSnapshot,
-    LiveSegment,
-    find_contenders,
-    indexed_text,
-    read_texts,
-)
+from catalog.store.schema import datasets
 
 pytestmark = pytest.mark.both_stores
 
@@ -61,8 +56,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def engine_at(database: Database, folder: Path, **options: float) -> Bm25Engine:
-    return Bm25Engine(database, "notes", folder, **options)  # type: ignore[arg-type]
+def engine_at(database: Database, folder: Path) -> Bm25Engine:
+    return Bm25Engine(WordIndex(database, "notes", folder))
 
 
 # Scores
@@ -88,54 +83,12 @@ def test_a_word_said_twice_in_the_query_counts_twice(database: Database, folder:
     assert twice.score == pytest.approx(2 * once.score)
 
 
-def test_k1_and_b_take_effect_without_a_rebuild(database: Database, folder: Path) -> None:
-    put(database, "notes", "short.md", "flour")
-    put(database, "notes", "long.md", "flour " + "water " * 50)
-    engine_at(database, folder).refresh()
-    flat = engine_at(database, folder, k1=0.0).search("flour", 5, WHOLE)
-    assert flat[0].score == flat[1].score
-    steep = engine_at(database, folder, b=1.0).search("flour", 5, WHOLE)
-    assert steep[0].score > steep[1].score
-
-
-@pytest.mark.parametrize("options", [{"k1": -0.1}, {"b": 1.1}, {"b": -0.1}, {"k1": float("nan")}])
-def test_numbers_out_of_range_are_refused(
-    database: Database, folder: Path, options: dict[str, float]
-) -> None:
-    with pytest.raises(ConfigError, match="k1"):
-        engine_at(database, folder, **options)
-
-
 def test_a_word_repeated_beyond_all_measure_is_still_counted(
     database: Database, folder: Path
 ) -> None:
     [seq] = put(database, "notes", "a.md", "flour " * (MAX_COUNT + 10))
     put(database, "notes", "b.md", "flour " + "salt " * (MAX_COUNT + 9))
     assert engine_at(database, folder).search("flour", 1, WHOLE)[0].seq == seq
-
-
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 45))
-def test_the_best_are_those_of_a_full_sort(scores: list[int], k: int) -> None:
-    seqs = np.arange(100, 100 + len(scores), dtype=np.int64)
-    expected = sorted(zip(seqs.tolist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
-    assert top_hits(seqs, np.array(scores, dtype=np.float64), k) == expected[:k]
-
-
-@given(
-    st.lists(st.integers(0, 40), min_size=1, max_size=400),
-    st.integers(1, 12),
-    st.randoms(use_true_random=False),
-)
-def test_the_contenders_hold_the_best_and_all_that_tie_with_them(
-    scores: list[int], k: int, chance: Random
-) -> None:
-    allowed = np.array([chance.random() < 0.7 for _ in scores])
-    for mask in (None, allowed):
-        there = [score if mask is None or mask[row] else 0 for row, score in enumerate(scores)]
-        rows = find_contenders(np.array(scores, dtype=np.float32), mask, k, 0.0).tolist()
-        least = max(1, sorted(there, reverse=True)[:k][-1] if len(there) >= k else 1)
-        assert {row for row, score in enumerate(there) if score >= least} <= set(rows)
-        assert all(there[row] > 0 for row in rows)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -147,15 +100,20 @@ def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
     words, shares = ("the", "of", "flour", "yeast"), (0.99, 0.6, 0.2, 0.001)
     counts = chance.poisson(np.array(shares) * 2, size=(6_000, len(words)))
     lengths = chance.integers(40, 60, size=len(counts))  # few, so that many scores nearly tie
-    segments = []
-    for some in np.array_split(np.arange(len(counts)), parts):
-        builder = SegmentBuilder()
-        for row in some.tolist():
-            tokens = [
-                word for word, count in zip(words, counts[row], strict=True) for _ in range(count)
-            ]
-            builder.add(row, row, [*tokens, *["x"] * int(lengths[row] - len(tokens))])
-        segments.append(LiveSegment(builder.build(), np.ones(len(some), dtype=np.bool_)))
+    built = [
+        build_part(
+            (
+                row,
+                0,
+                [
+                    *np.repeat(words, counts[row]).tolist(),
+                    *["x"] * int(lengths[row] - sum(counts[row])),
+                ],
+            )
+            for row in some.tolist()
+        )
+        for some in np.array_split(np.arange(len(counts)), parts)
+    ]
     norms = 1.2 * (1 - 0.75 + 0.75 * lengths / lengths.mean())
     expected = np.zeros(len(counts))
     for word in range(len(words)):
@@ -163,29 +121,11 @@ def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
         weight = log1p((len(counts) - holds.sum() + 0.5) / (holds.sum() + 0.5))
         expected += weight * (counts[:, word] / (counts[:, word] + norms))
     best = np.lexsort((np.arange(len(counts)), -expected))[:k]
-    snapshot = LexicalSnapshot(None, tuple(segments), 1.2, 0.75)
-    hits = snapshot.rank([(word,) for word in words], k, snapshot.live_masks())
+    index = Words(NO_DATASET, built, [np.ones(len(part.seqs), dtype=np.bool_) for part in built])
+    hits = index.rank([(word,) for word in words], k)
     assert [hit.seq for hit in hits] == best.tolist()
-    assert [hit.score for hit in hits] == expected[best].tolist()
+    assert [hit.score for hit in hits] == pytest.approx(expected[best].tolist(), rel=1e-12)
     assert hits.spread == pytest.approx((expected.mean(), expected.std()))
-
-
-def test_what_a_term_adds_is_worked_out_once_for_each_state_of_the_index(
-    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_up: list[str] = []
-    find = PostingsSegment.find
-    monkeypatch.setattr(
-        PostingsSegment, "find", lambda self, term: looked_up.append(term) or find(self, term)
-    )
-    put(database, "notes", "a.md", "flour and water")
-    engine = engine_at(database, folder)
-    first = engine.search("flour", 5, WHOLE)
-    assert engine.search("flour", 5, WHOLE) == first
-    assert looked_up == ["flour"]
-    put(database, "notes", "b.md", "flour and salt")
-    assert len(engine.search("flour", 5, WHOLE)) == 2
-    assert looked_up == ["flour"] * 3  # in both parts
 
 
 @pytest.mark.parametrize(
@@ -315,8 +255,8 @@ def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
     steps: list[tuple[str, str]],
     churn: int,
 ) -> None:
-    monkeypatch.setattr(compaction, "CHURN_ROWS", churn)
-    monkeypatch.setattr(compaction, "MAX_PARTS", 3)
+    monkeypatch.setattr(bm25, "CHURN_ROWS", churn)
+    monkeypatch.setattr(bm25, "MOST_PARTS", 3)
     home = tmp_path_factory.mktemp("history")
     database = make_database(home)
     engine = engine_at(database, home / "index")
@@ -338,51 +278,67 @@ def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
     database.close()
 
 
-def test_parts_merge_into_what_a_fresh_build_gives_in_whatever_order_they_come() -> None:
+def test_parts_merge_into_what_a_fresh_build_gives() -> None:
     texts = {1: "flour salt", 2: "salt salt", 3: "oil", 4: "flour", 5: "water salt oil"}
 
-    def built(*seqs: int) -> PostingsSegment:
-        builder = SegmentBuilder()
-        for seq in seqs:
-            builder.add(seq, seq * 7, texts[seq].split())
-        return builder.build()
+    def built(*seqs: int) -> Part:
+        return build_part((seq, 0, texts[seq].split()) for seq in seqs)
 
-    merged = merge_segments(
+    merged = merge_parts(
         [
+            (built(1, 2), np.array([True, True])),
+            (built(3), np.array([False])),
             (built(4, 5), np.array([True, True])),
-            (built(2), np.array([True])),
-            (built(1, 3), np.array([True, False])),
         ]
     )
-    fresh = built(1, 2, 4, 5)
-    for array in ARRAYS:
-        assert np.array_equal(getattr(merged, array), getattr(fresh, array)), array
+    for one, other in zip(merged, built(1, 2, 4, 5), strict=True):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
+
+
+def test_the_passages_with_a_token_are_known_without_reading_them(
+    database: Database, folder: Path
+) -> None:
+    seqs = [put(database, "notes", f"{n}.md", text)[0] for n, text in enumerate(["flour", "salt"])]
+    engine = engine_at(database, folder)
+    engine.search("flour", 1, WHOLE)
+    seqs += [
+        put(database, "notes", f"{n}.md", text)[0] for n, text in enumerate(["oil flour", "oil"], 2)
+    ]
+    drop(database, "notes", "0.md")
+    with database.read() as connection:
+        words = engine.at(connection)
+    asked = np.array([*seqs, 10_000])
+    assert words.has("flour", asked).tolist() == [False, False, True, False, False]
+    assert words.has("oil", asked).tolist() == [False, False, True, True, False]
+    assert words.has("oil flour", asked).tolist() == [False, False, True, False, False]
+    assert not words.has("yeast", asked).any()
 
 
 # Files
 
 
-def read_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The row numbers whose text is read from now on."""
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The row numbers of passages that are analysed from now on."""
     seen: list[int] = []
-    original = read_texts
 
-    def noted(connection: object, dataset: str, seqs: object) -> object:
-        for chunk in original(connection, dataset, seqs):  # type: ignore[arg-type]
-            seen.append(chunk[0])
-            yield chunk
+    def noted(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
+        found = list(passages)
+        seen.extend(seq for seq, *_ in found)
+        return build_part(found)
 
-    monkeypatch.setattr(compaction, "read_texts", noted)
+    monkeypatch.setattr(bm25, "build_part", noted)
     return seen
 
 
 def test_a_new_process_reads_only_what_changed_since_the_last_save(
-    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, folder: Path, read: list[int]
 ) -> None:
     for index in range(10):
         put(database, "notes", f"{index}.md", "flour")
     engine_at(database, folder).refresh()
-    read = read_chunks(monkeypatch)
+    read.clear()
     assert len(engine_at(database, folder).search("flour", 20, WHOLE)) == 10
     assert read == []
     [seq] = put(database, "notes", "3.md", "flour again")
@@ -395,130 +351,89 @@ def test_a_new_process_reads_only_what_changed_since_the_last_save(
 
 
 def test_an_engine_takes_over_what_another_process_saved(
-    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, folder: Path, read: list[int]
 ) -> None:
     put(database, "notes", "a.md", "flour")
     reader, writer = engine_at(database, folder), engine_at(database, folder)
     reader.search("flour", 5, WHOLE)
     put(database, "notes", "b.md", "flour")
     writer.refresh()
-    read = read_chunks(monkeypatch)
+    read.clear()
     assert len(reader.search("flour", 5, WHOLE)) == 2
     assert read == []
 
 
-def test_a_lost_index_is_saved_again_by_the_search_that_had_to_rebuild_it(
-    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_vectors_that_arrive_change_no_words(
+    database: Database, folder: Path, read: list[int]
 ) -> None:
-    monkeypatch.setattr(bm25, "_WORTH_SAVING", 3)
+    put(database, "notes", "a.md", "flour", embed_keys=["k"])
+    engine = engine_at(database, folder)
+    with database.read() as connection:
+        before = engine.at(connection)
+    with database.write() as connection:
+        vectors = {"k": np.ones(4, dtype=np.float32)}
+        save(connection, vectors, fingerprint="toy", side="document", now=0.0)
+    with database.read() as connection:
+        assert engine.at(connection) is before
+
+
+def test_a_lost_index_is_saved_again_by_the_search_that_had_to_rebuild_it(
+    database: Database, folder: Path, read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "WORTH_SAVING", 3)
     put(database, "notes", "a.md", ["flour", "salt", "water"])
     engine_at(database, folder).search("flour", 5, WHOLE)
-    read = read_chunks(monkeypatch)
+    read.clear()
     assert len(engine_at(database, folder).search("flour", 5, WHOLE)) == 1
     assert read == []
 
 
-ARRAYS = ["seqs", "keys", "lengths", "terms", "term_starts", "starts", "rows", "counts"]
-
-
-DAMAGE = ("gone", "empty", "cut", "garbage", "another array")
-
-
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [  # every file, one kind after another
-        (name, DAMAGE[number % len(DAMAGE)])
-        for number, name in enumerate([*(f"{array}.npy" for array in ARRAYS), "current.json"])
-    ]
-    + [("current.json", how) for how in DAMAGE[:3]],
-)
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "garbage", "one byte", "another index"])
 def test_a_damaged_file_costs_time_and_nothing_else(
-    database: Database, folder: Path, name: str, how: str
+    database: Database, folder: Path, how: str
 ) -> None:
     for index in range(5):
         put(database, "notes", f"{index}.md", f"flour {'water ' * index}")
     whole = engine_at(database, folder)
     whole.refresh()
     expected = whole.search("flour water", 9, WHOLE)
-    [file] = folder.rglob(name)
+    file = folder / bm25.FILE
     content = file.read_bytes()
-    if how == "gone":
+    damaged = {
+        "empty": b"",
+        "cut": content[:-5],
+        "garbage": b"\xff" * len(content),
+        "one byte": content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+        "another index": None,
+        "gone": None,
+    }[how]
+    if damaged is not None:
+        file.write_bytes(damaged)
+    elif how == "gone":
         file.unlink()
-    elif how == "empty":
-        file.write_bytes(b"")
-    elif how == "cut":
-        file.write_bytes(content[: len(content) - 5])
-    elif how == "garbage":
-        file.write_bytes(b"\x93NUMPY" + b"\xff" * len(content))
     else:
-        with file.open("wb") as opened:
-            np.save(opened, np.full(7, 1 << 20, dtype=np.int32))
+        put(database, "other", "a.md", "oil")
+        other = WordIndex(database, "other", folder)
+        other.save()
+    assert whole.verify() == (damaged is not None)
     engine = engine_at(database, folder)
     assert engine.search("flour water", 9, WHOLE) == expected
     engine.refresh()
-    assert engine_at(database, folder).search("flour water", 9, WHOLE) == expected
+    assert engine.verify() == 0
+    again = WordIndex(database, "notes", folder).load()
+    assert again is not None
+    assert len(again) == 5
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("rows", b"\x93NUMPY\x01\x00\x0d\x00{'descr':(((("),
-        ("languages", np.full(5, 200, dtype=np.uint8)),
-        ("lengths", np.full(5, -3, dtype=np.int32)),
-        ("counts", 0),
-    ],
-)
-def test_arrays_that_no_index_has_are_not_searched_though_their_checksum_fits(
-    database: Database, folder: Path, name: str, content: Any
-) -> None:
-    for index in range(5):
-        put(database, "notes", f"{index}.md", f"flour {'water ' * index}")
-    engine_at(database, folder).refresh()
-    expected = engine_at(database, folder).search("flour water", 9, WHOLE)
-    [file] = folder.rglob(f"{name}.npy")
-    if isinstance(content, bytes):
-        file.write_bytes(content)
-    else:
-        np.save(file, np.load(file) * 0 if isinstance(content, int) else content)
-    sums = file.with_name("checksums.json")
-    changed = {name: zlib.crc32(file.read_bytes())}
-    sums.write_text(json.dumps(json.loads(sums.read_text()) | changed))
-    assert engine_at(database, folder).search("flour water", 9, WHOLE) == expected
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"format": 999},
-        {"dataset": "other"},
-        {"stamp": [1]},
-        {"stamp": "x"},
-        {"parts": None},
-        {"parts": [{"folder": "nowhere", "dead": []}]},
-        {"parts": [{}]},
-    ],
-)
-def test_a_pointer_that_makes_no_sense_is_not_followed(
-    database: Database, folder: Path, change: dict[str, object]
+def test_an_index_of_other_rules_of_words_is_replaced(
+    database: Database, folder: Path, read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [seq] = put(database, "notes", "a.md", "flour")
     engine_at(database, folder).refresh()
-    pointer = folder / "current.json"
-    pointer.write_text(json.dumps({**json.loads(pointer.read_text()), **change}))
-    engine = engine_at(database, folder)
-    assert [hit.seq for hit in engine.search("flour", 5, WHOLE)] == [seq]
-    engine.refresh()
-    assert [hit.seq for hit in engine_at(database, folder).search("flour", 5, WHOLE)] == [seq]
-
-
-def test_an_index_of_another_analyzer_is_replaced(database: Database, folder: Path) -> None:
-    [seq] = put(database, "notes", "a.md", "die Häuser")
-    engine_at(database, folder).refresh()
-    german = Bm25Engine(database, "notes", folder, analyzer=TextAnalyzer(language="german"))
-    assert [hit.seq for hit in german.search("Haus", 5, WHOLE)] == [seq]
-    german.refresh()
-    again = Bm25Engine(database, "notes", folder, analyzer=TextAnalyzer(language="german"))
-    assert [hit.seq for hit in again.search("Haus", 5, WHOLE)] == [seq]
+    read.clear()
+    monkeypatch.setattr(analysis, "RULES", 999)
+    assert len(engine_at(database, folder).search("flour", 5, WHOLE)) == 1
+    assert read == [seq]
 
 
 @pytest.mark.of_sqlite
@@ -535,7 +450,6 @@ def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
 
     restored = make_database(tmp_path / "copy")
     kept = put(restored, "notes", "c.md", "yeast")
-    put(restored, "notes", "d.md", "water")
     assert kept == lost
     engine = engine_at(restored, folder)
     assert [hit.seq for hit in engine.search("yeast", 5, WHOLE)] == kept
@@ -543,56 +457,76 @@ def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
     restored.close()
 
 
-def test_refreshing_forever_leaves_few_files(
+def test_an_index_far_behind_is_built_anew_and_right(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "CHURN_ROWS", 10)
+    monkeypatch.setattr("catalog.store.engine_types._REMEMBERED", 3)
     engine = engine_at(database, folder)
-    for index in range(40):
-        put(database, "notes", f"{index % 20}.md", f"flour number{index}")
-        engine.refresh()
-    assert len(list(folder.glob("segment-*"))) <= 4
-    assert list(folder.glob("unfinished-*")) == []
-    assert len(engine_at(database, folder).search("flour", 50, WHOLE)) == 20
-
-
-def test_a_reader_goes_on_with_files_that_were_replaced_meanwhile(
-    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "CHURN_ROWS", 0)
-    put(database, "notes", "a.md", "flour")
-    writer = engine_at(database, folder)
-    writer.refresh()
-    reader = engine_at(database, folder)
-    with database.read() as connection:
-        stamp = read_stamp(connection, "notes")
-        assert stamp is not None
-        snapshot = reader._snapshot_at(connection, stamp)
     for index in range(4):
         put(database, "notes", f"{index}.md", "flour")
-        writer.refresh()
-    assert len(snapshot.rank([("flour",)], 5, snapshot.live_masks())) == 1
-    assert len(reader.search("flour", 9, WHOLE)) == 5
+    assert len(engine.search("flour", 9, WHOLE)) == 4
+    for index in range(6):
+        put(database, "notes", f"{index % 3}.md", f"salt {index}")
+    assert len(engine.search("salt", 9, WHOLE)) == 3
+    assert len(engine.search("flour", 9, WHOLE)) == 1
 
 
-def test_while_another_process_saves_a_refresh_is_left_to_it(
+def test_an_older_snapshot_finds_its_own_passages_and_no_later_ones(
     database: Database, folder: Path
 ) -> None:
     put(database, "notes", "a.md", "flour")
     engine = engine_at(database, folder)
+    with database.read() as connection:
+        older = engine.at(connection)  # the transaction begins here
+        with ThreadPoolExecutor(1) as pool:
+
+            def change() -> None:
+                put(database, "notes", "a.md", "salt")
+                assert len(engine.search("salt", 9, WHOLE)) == 1
+
+            pool.submit(change).result()
+        assert len(engine.at(connection).find("flour")[0]) == 1
+        assert len(engine.at(connection).find("salt")[0]) == 0
+    assert len(older.find("flour")[0]) == 1
+    assert engine.search("flour", 9, WHOLE) == []
+
+
+def test_refreshing_forever_leaves_one_file_and_no_draft_of_a_killed_process(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "CHURN_ROWS", 10)
     folder.mkdir()
-    with FileLock(folder / ".lock"):
+    (folder / "0123.new").write_bytes(b"half an index")
+    os.utime(folder / "0123.new", (0, 0))
+    engine = engine_at(database, folder)
+    for index in range(40):
+        put(database, "notes", f"{index % 20}.md", f"flour number{index}")
         engine.refresh()
-        assert not (folder / "current.json").exists()
-        assert len(engine.search("flour", 5, WHOLE)) == 1
+    assert [file.name for file in folder.iterdir()] == [bm25.FILE]
+    assert len(engine_at(database, folder).search("flour", 50, WHOLE)) == 20
+
+
+def test_the_file_of_a_removed_dataset_is_not_left_by_a_search_that_saves_it(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(database, "notes", "a.md", "flour")
+    engine = engine_at(database, folder)
+    pack = WordIndex.pack
+
+    def removed_meanwhile(self: WordIndex, state: Words) -> Any:
+        with database.write() as connection:
+            connection.execute(delete(datasets))
+        return pack(self, state)
+
+    monkeypatch.setattr(WordIndex, "pack", removed_meanwhile)
     engine.refresh()
-    assert (folder / "current.json").exists()
+    assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_written_fails_a_refresh_and_no_search(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bm25, "_WORTH_SAVING", 1)
+    monkeypatch.setattr(derived, "WORTH_SAVING", 1)
     put(database, "notes", "a.md", "flour")
     (tmp_path / "file").write_text("in the way")
     engine = engine_at(database, tmp_path / "file" / "index")
@@ -610,7 +544,7 @@ def test_a_closed_engine_opens_again(database: Database, folder: Path) -> None:
     assert len(engine.search("flour", 5, WHOLE)) == 1
 
 
-# What is indexed, and what a restriction remembers
+# What is indexed
 
 
 @pytest.mark.parametrize(
@@ -628,21 +562,6 @@ def test_title_and_headings_count_once(
     title: str, headings: list[str], text: str, expected: str
 ) -> None:
     assert indexed_text(title, headings, text) == expected
-
-
-def test_rows_allowed_in_an_older_state_are_not_cached_for_newer_ones() -> None:
-    builder = SegmentBuilder()
-    for seq in (1, 2):
-        builder.add(seq, seq, ["flour"])
-    stamp = Stamp(0.0, 2, 0.0, "")
-    part = LiveSegment(builder.build(), np.ones(2, dtype=np.bool_))
-    snapshot = LexicalSnapshot(stamp, (part,), 1.2, 0.75)
-    asked = Restriction("notes", filter=condition("tags", Op.EQ, "x"))
-    older = stamp._replace(generation=1)
-    [mask] = snapshot.masks(asked, older, lambda: np.array([1], dtype=np.int64))
-    assert mask.tolist() == [True, False]
-    [mask] = snapshot.masks(asked, stamp, lambda: np.array([1, 2], dtype=np.int64))
-    assert mask.tolist() == [True, True]
 
 
 def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> None:

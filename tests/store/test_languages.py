@@ -12,10 +12,14 @@ from builders import make_database, put
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.analysis import TextAnalyzer
-from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from passages_by_language import BY_LANGUAGE
 
 WHOLE = Restriction("notes")
+
+
+def engine_at(database: Database, folder: Path) -> Bm25Engine:
+    return Bm25Engine(WordIndex(database, "notes", folder))
 
 
 def ranked(engine: Bm25Engine, query: str) -> list[int]:
@@ -59,12 +63,12 @@ def test_words_are_found_in_any_form_their_language_gives_them(
     # With English stems for all of them: German .79, French 1, Spanish .92, Russian .36,
     # Japanese .54, English 1.
     queries = put_passages(database, [language])[language]
-    assert mean_reciprocal_rank(Bm25Engine(database, "notes", folder), queries) >= 0.97
+    assert mean_reciprocal_rank(engine_at(database, folder), queries) >= 0.97
 
 
 def test_a_dataset_of_many_languages_answers_in_each(database: Database, folder: Path) -> None:
     wanted = put_passages(database, list(BY_LANGUAGE))
-    engine = Bm25Engine(database, "notes", folder)
+    engine = engine_at(database, folder)
     found = {language: mean_reciprocal_rank(engine, wanted[language]) for language in wanted}
     assert min(found.values()) >= 0.9, found
     assert dict.fromkeys(BY_LANGUAGE, 6) == engine.languages()
@@ -76,7 +80,7 @@ def test_a_passage_too_short_to_tell_is_in_its_documents_language(
     body = "Die Häuser und die Gärten an dem Fluss sind nicht von der Stadt gekauft worden."
     [_, short] = put(database, "notes", "a.md", [body, "Schiffskatzen."])
     [alone] = put(database, "notes", "b.md", "Schiffskatzen.")
-    engine = Bm25Engine(database, "notes", folder)
+    engine = engine_at(database, folder)
     assert ranked(engine, "Schiffskatze") == [short]
     assert set(ranked(engine, "Schiffskatzen")) == {short, alone}
     assert engine.languages() == {"": 1, "german": 2}
@@ -85,12 +89,12 @@ def test_a_passage_too_short_to_tell_is_in_its_documents_language(
 def test_an_index_that_grew_by_updates_is_the_one_built_afresh(
     database: Database, folder: Path, tmp_path: Path
 ) -> None:
-    grown = Bm25Engine(database, "notes", folder)
+    grown = engine_at(database, folder)
     queries: list[str] = []
     for language in BY_LANGUAGE:
         queries += put_passages(database, [language])[language]
         grown.search(queries[-1], 1, WHOLE)
-    fresh = Bm25Engine(database, "notes", tmp_path / "other")
+    fresh = engine_at(database, tmp_path / "other")
     for query in queries:
         assert grown.search(query, 10, WHOLE) == fresh.search(query, 10, WHOLE)
     assert grown.languages() == fresh.languages()
@@ -107,7 +111,7 @@ def test_the_forms_of_a_word_in_several_languages_are_one_term(
     [seq] = put(database, "notes", "a.md", "run shoe")
     [other] = put(database, "notes", "b.md", "runs shoes")
     put(database, "notes", "c.md", "salt oil")
-    engine = Bm25Engine(database, "notes", folder)
+    engine = engine_at(database, folder)
     alone = engine.search("run", 5, WHOLE)
     put(database, "notes", "d.md", "Der Schuh ist nicht von dem Mann und der Frau.")
     assert [hit.seq for hit in engine.search("running", 5, WHOLE)] == [seq, other]
@@ -121,7 +125,7 @@ def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
 ) -> None:
     put(database, "notes", "en.md", "They die if the rain does not come before they were planted.")
     [cat] = put(database, "notes", "de.md", "Die Katze ist auf dem Dach und nicht in dem Haus.")
-    engine = Bm25Engine(database, "notes", folder)
+    engine = engine_at(database, folder)
     assert ranked(engine, "die Katze auf dem Dach") == [cat]
 
 
@@ -168,10 +172,8 @@ def test_case_width_and_accents_are_of_no_account(language: str, one: str, other
     assert any(token in tokens for term in terms for token in term), (tokens, terms)
 
 
-def test_a_saved_index_tells_its_languages_without_being_opened(
+def test_an_index_tells_the_languages_of_its_passages(
     database: Database, folder: Path
 ) -> None:
     put_passages(database, ["german", "russian"])
-    assert Bm25Engine(database, "notes", folder).languages() == {}
-    Bm25Engine(database, "notes", folder).refresh()
-    assert Bm25Engine(database, "notes", folder).languages() == {"german": 6, "russian": 6}
+    assert engine_at(database, folder).languages() == {"german": 6, "russian": 6}

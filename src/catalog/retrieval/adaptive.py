@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING
 from catalog.core.ids import sha256_hex
 from catalog.embedding.profiles import foreign_share
 from catalog.retrieval.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
-from catalog.store.lexical.postings import term_weight
+from catalog.store.lexical.base import term_weight
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings

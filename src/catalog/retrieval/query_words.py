@@ -22,12 +22,12 @@ from catalog.store.lexical.analysis import (
     Analyzer,
     Term,
     fold,
+    indexed_text,
     raw_words,
     terms_of_words,
 )
+from catalog.store.lexical.base import term_weight
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
-from catalog.store.lexical.postings import term_weight
-from catalog.store.lexical.snapshot import indexed_text
 
 if TYPE_CHECKING:
     from catalog.store import Database

@@ -140,7 +140,7 @@ def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
     if rows:
         connection.execute(insert(outbox), rows)
     for dataset in sorted({row["dataset"] for row in rows}):
-        change_stamp(connection, dataset, now)
+        change_stamp(connection, dataset, now, rows=False)
 
 
 def purge_unused(connection: Connection) -> int:

@@ -75,12 +75,19 @@ def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
 class Hits(list[Hit]):
     """Hits, best first, with the spread of the scores of all chunks, hits or not.
 
-    ``fallback`` says why the store's own full text answered instead of an index, "" if it did not.
+    ``size`` is the number of these chunks, 0 if the spread is not known. ``fallback`` says why the
+    store's own full text answered instead of an index, "" if it did not.
     """
 
-    def __init__(self, hits: Iterable[Hit] = (), spread: Spread = FLAT, fallback: str = "") -> None:
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        spread: Spread = FLAT,
+        fallback: str = "",
+        size: int = 0,
+    ) -> None:
         super().__init__(hits)
-        self.spread, self.fallback = spread, fallback
+        self.spread, self.fallback, self.size = spread, fallback, size
 
 
 def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
@@ -91,6 +98,7 @@ def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
 
 _CLAUSES = 32  # cached conditions: to build one takes longer than most statements with it
 _SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
+_REMEMBERED = 64  # states of a dataset: an index that is further behind is built anew
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
@@ -238,14 +246,25 @@ def read_chunk_ids(
 class Stamp(NamedTuple):
     """One state of a dataset: with equal stamps, the chunks are equal.
 
-    Every change draws a random ``state``. Counters alone are not enough: after an older copy of the
-    store is restored and changed, they take the same values again.
+    ``state`` has random words: the first is new with every change, the others with every change of
+    rows, newest first. Counters are not enough: after an older copy of the store is restored and
+    changed, they take the same values again.
     """
 
     created_at: float
     generation: int
     updated_at: float
     state: str
+
+    @property
+    def rows(self) -> str:
+        """Return the word of the present rows; vectors may have been added since it was drawn."""
+        return (self.state.split() or [""])[:2][-1]
+
+    def is_related(self, other: Stamp) -> bool:
+        """Return whether one state came from the other, so that row numbers mean the same rows."""
+        words, others = self.state.split(), other.state.split()
+        return self.rows in others or other.rows in words
 
 
 _STATE = tuple(datasets.c[name] for name in Stamp._fields)
@@ -268,12 +287,19 @@ def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | 
     return tuple(stamps.get(name) for name in dataset)
 
 
-def change_stamp(connection: Connection, dataset: str, now: float) -> None:
-    """Give the dataset a new stamp; call it in each transaction that changes search results."""
+def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool = True) -> None:
+    """Give the dataset a new stamp; call it in each transaction that changes search results.
+
+    Without ``rows``, only vectors were added.
+    """
+    is_it = datasets.c.name == dataset
+    words = (connection.scalar(select(datasets.c.state).where(is_it)) or "").split()
+    drawn = [secrets.token_hex(6) for _ in range(1 + rows)]
+    words = [*drawn, *(words[1:] or words)]
     changed = {
         "generation": datasets.c.generation + 1,
         "updated_at": now,
-        "state": secrets.token_hex(8),
+        "state": " ".join(words[:_REMEMBERED]),
     }
-    connection.execute(update(datasets).where(datasets.c.name == dataset).values(changed))
-    seal_rows(connection, datasets, datasets.c.name == dataset)
+    connection.execute(update(datasets).where(is_it).values(changed))
+    seal_rows(connection, datasets, is_it)

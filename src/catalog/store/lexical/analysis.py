@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catalog.core.ids import sha1_hex
@@ -85,6 +85,23 @@ def raw_words(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", limit_marks(text))
     return WORD.findall(text)
+
+
+def indexed_text(title: str, headings: Sequence[str], text: str) -> str:
+    """Return title and headings followed by the passage, without lines that the passage repeats."""
+    above = list(dict.fromkeys([title, *headings]))
+    return "\n".join([*(line for line in above if line and not _holds(text, line)), text])
+
+
+def _holds(text: str, line: str) -> bool:
+    """Return whether the text contains the line as whole words."""
+    at = text.find(line)
+    while at >= 0:
+        end = at + len(line)
+        if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+            return True
+        at = text.find(line, at + 1)
+    return False
 
 
 def fold(word: str) -> str:
@@ -365,14 +382,22 @@ class TextAnalyzer:
             tokens = [token for token in tokens if not token.isupper()]
         return language, tokens
 
-    def find_spellings(self, text: str, token: str) -> Iterator[str]:
-        """Yield words of a passage, and parts of names, that have this token, as written there."""
-        raws = raw_words(text)
-        analyzer = self._analyzer(self.language or detect_language(text, raws), is_passage=True)
-        for raw in dict.fromkeys(raws):
-            if token in analyzer.tokens_of([raw]):
-                words = [*_LETTERS.findall(raw), *_CASED.findall(raw)]
-                yield from (word for word in words if token in analyzer.tokens_of([word]))
+    def find_spellings(
+        self, texts: Iterable[str], tokens: Collection[str], languages: Iterable[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield each word of the texts, or part of a name, that has one of the tokens, with it."""
+        analyzers = self._analyzers_of(languages, is_passage=True)
+        for raw in {raw for text in texts for raw in raw_words(text)}:
+            for analyzer in analyzers:
+                for token in set(analyzer.tokens_of([raw])).intersection(tokens):
+                    for word in (*_LETTERS.findall(raw), *_CASED.findall(raw)):
+                        if token in analyzer.tokens_of([word]):
+                            yield token, word
+
+    def stems(self, words: Iterable[str], languages: Iterable[str]) -> set[str]:
+        """Return the tokens of these plain words in all languages."""
+        analyzers = self._analyzers_of(languages, is_passage=False)
+        return {token for word in words for token in _tokens_of(word, analyzers)}
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
         """Return the terms of a query: each word's tokens in all languages, with repetitions.
@@ -381,11 +406,8 @@ class TextAnalyzer:
         is a stop word of all the languages that have most stop words in the query. A stop word in
         capitals is kept as a name.
         """
-        languages = languages if self.language is None else (self.language,)
-        spoken = dict.fromkeys(_latin(language) for language in languages) or {"english": None}
-        analyzers = [self._analyzer(language, is_passage=False) for language in spoken]
-        raws = raw_words(text)
-        common = self._common_words(raws, tuple(spoken))
+        raws, analyzers = raw_words(text), self._analyzers_of(languages, is_passage=False)
+        common = self._common_words(raws, tuple(analyzer.language for analyzer in analyzers))
         return [term for terms in terms_of_words(raws, analyzers, common) for term in terms]
 
     def _analyzer(self, language: str | None, *, is_passage: bool) -> Analyzer:
@@ -394,6 +416,11 @@ class TextAnalyzer:
             of_language = Analyzer(key[0], self.stop_words, self.stemming, is_passage=is_passage)
             self._analyzers[key] = of_language
         return self._analyzers[key]
+
+    def _analyzers_of(self, languages: Iterable[str], *, is_passage: bool) -> list[Analyzer]:
+        languages = languages if self.language is None else (self.language,)
+        spoken = dict.fromkeys(map(_latin, languages)) or ("english",)
+        return [self._analyzer(language, is_passage=is_passage) for language in spoken]
 
     def _common_words(self, raws: Sequence[str], languages: tuple[str, ...]) -> frozenset[str]:
         """Return the stop words shared by the languages with most stop words in the query."""

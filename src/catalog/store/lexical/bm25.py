@@ -1,120 +1,427 @@
 """BM25 keyword search, exact and incremental: the default lexical engine.
 
-The index is a large segment read from files, a small segment of later changes, and masks of removed
-rows. Every search first compares the dataset's stamp with the last one it saw, and adds what
-changed. So no rebuild is needed to find new passages or to stop finding removed ones.
+    score(q, d) = Σ_t  idf(t) · tf / (tf + k1 · (1 - b + b · |d| / average))
+
+N is the number of passages and n_t the number with term t; the sum is over the query's terms, with
+repetitions. A term may have several tokens, one for each language or spelling; tf is the count of
+the most frequent one. From Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
+
+The index is a large part, small parts with later passages, and masks of removed ones. All weights
+belong to one state, so an updated index scores exactly like one that is built from scratch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
-from itertools import chain
+import math
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import pairwise
 from pathlib import Path
-from threading import RLock
+from typing import Any, NamedTuple
 
 import numpy as np
-from filelock import FileLock, Timeout
-from sqlalchemy import Connection
+import numpy.typing as npt
+from sqlalchemy import Connection, func, select
 
-from catalog.core.errors import ConfigError, EngineError
-from catalog.core.files import make_folder
+from catalog.core.lru_cache import LRUCache
+from catalog.store.chunks import read_headings
 from catalog.store.database import Database
+from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
 from catalog.store.engine_setup import EngineSetup
-from catalog.store.engine_types import (
-    Hits,
-    Restriction,
-    Stamp,
-    allowed_seqs,
-    read_stamp,
-)
-from catalog.store.lexical.analysis import TextAnalyzer, raw_words
-from catalog.store.lexical.base import JoinedEngines, LexicalEngine
+from catalog.store.engine_types import Hit, Hits, Restriction, Spread, Stamp, allowed_seqs
+from catalog.store.filter_sql import DatasetNames, among
+from catalog.store.lexical.analysis import Term, TextAnalyzer, indexed_text, raw_words
+from catalog.store.lexical.base import LexicalEngine, term_weight
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES
-from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
-from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
-from catalog.store.lexical.snapshot import (
-    LexicalSnapshot,
-    LiveSegment,
-    analyse_rows,
-    compact,
-    find_missing_rows,
-    limit_parts,
-    read_rows,
-)
 from catalog.store.lexical.spelling import correct_words
-from catalog.store.locks import WORDS_LOCK
+from catalog.store.schema import chunks, revisions
 
-K1 = 1.2
-B = 0.75
-_WORTH_SAVING = 1_000  # a search without files that analysed this many chunks saves them
+K1, B = 1.2, 0.75
+FILE = "words.index"
+OPENING = 10_000  # characters of a document that show the language of its short passages
+MOST_PARTS = 8  # with more, all but the first are merged
+CHURN_ROWS, CHURN_SHARE = 2_000, 0.05  # removed and later rows beyond which all are merged
+MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
+_DENSE = 4  # a term in at least one of 4 rows has an impact for each row: adding them is faster
+_LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
+_CORRECTIONS = 1_000  # misspelt words whose suggestions are cached
+_BATCH = 500  # passages read at a time
+Mask = npt.NDArray[np.bool_]
+Postings = tuple[Array, Array]  # ascending rows, and counts
+
+
+class Part(NamedTuple):
+    """An inverted index of some passages, immutable.
+
+    ``seqs`` are their row numbers, ascending; ``lengths`` and ``languages`` describe each passage.
+    Token ``t`` is ``vocabulary[cuts[t]:cuts[t + 1]]``, ascending. It occurs ``counts[i]`` times in
+    passage ``rows[i]`` (ascending), for ``i`` from ``starts[t]`` to ``starts[t + 1]``.
+    """
+
+    seqs: Seqs
+    lengths: Array
+    languages: Array
+    vocabulary: Array
+    cuts: Array
+    starts: Array
+    rows: Array
+    counts: Array
+
+    def find(self, token: str) -> Postings | None:
+        """Return the rows with a token, and its counts."""
+        key = token.encode()
+        at = self.position(key)
+        if at == len(self.cuts) - 1 or self.token_at(at) != key:
+            return None
+        begin, end = self.starts[at], self.starts[at + 1]
+        return self.rows[begin:end], self.counts[begin:end]
+
+    def position(self, key: bytes) -> int:
+        """Return the number of the first token that is not before a key."""
+        return bisect_left(range(len(self.cuts) - 1), key, key=self.token_at)
+
+    def token_at(self, number: int) -> bytes:
+        """Return a token by its number."""
+        return self.vocabulary[self.cuts[number] : self.cuts[number + 1]].tobytes()
+
+
+def build_part(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
+    """Build a part from row number, language and tokens of each passage, ascending."""
+    numbers: dict[str, int] = {}
+    seqs, lengths, languages = array("q"), array("i"), array("B")
+    distinct, token_of, count_of = array("i"), array("i"), array("i")
+    for seq, language, tokens in passages:
+        counted = Counter(tokens)
+        seqs.append(seq)
+        lengths.append(len(tokens))
+        languages.append(language)
+        distinct.append(len(counted))
+        token_of.extend([numbers.setdefault(token, len(numbers)) for token in counted])
+        count_of.extend([min(count, MAX_COUNT) for count in counted.values()])
+    about = np.array(seqs, np.int64), np.array(lengths, np.int32), np.array(languages, np.uint8)
+    rows = np.repeat(np.arange(len(seqs), dtype=np.int32), np.array(distinct, np.int32))
+    written = [token.encode() for token in numbers]
+    return _sorted(about, written, np.array(token_of, np.int32), rows, np.array(count_of, "u2"))
+
+
+def merge_parts(parts: Sequence[tuple[Part, Mask]]) -> Part:
+    """Return the live rows of parts in this order, as if built from these alone."""
+    numbers: dict[bytes, int] = {}
+    columns, first = [], 0
+    for part, live in parts:
+        blob, cuts = part.vocabulary.tobytes(), part.cuts.tolist()
+        tokens = [numbers.setdefault(blob[a:b], len(numbers)) for a, b in pairwise(cuts)]
+        token_of = np.repeat(np.array(tokens, np.int32), np.diff(part.starts))
+        kept = live[part.rows]
+        row_of = (np.cumsum(live, dtype=np.int32) - 1 + first)[part.rows[kept]]
+        first += int(live.sum())
+        about = (part.seqs[live], part.lengths[live], part.languages[live])
+        columns.append((*about, token_of[kept], row_of, part.counts[kept]))
+    seqs, lengths, languages, token_of, rows, counts = map(
+        np.concatenate, zip(*columns, strict=True)
+    )
+    return _sorted((seqs, lengths, languages), list(numbers), token_of, rows, counts)
+
+
+def _sorted(
+    about: tuple[Array, Array, Array],
+    written: Sequence[bytes],
+    token_of: Array,
+    rows: Array,
+    counts: Array,
+) -> Part:
+    """Sort postings by token, rows ascending, and drop tokens without any."""
+    used = np.bincount(token_of, minlength=len(written))
+    order = sorted(np.flatnonzero(used).tolist(), key=written.__getitem__)
+    place = np.zeros(len(written), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    by_token = np.lexsort((rows, place[token_of]))
+    return Part(
+        *about,
+        vocabulary=np.frombuffer(b"".join(written[n] for n in order), dtype=np.uint8),
+        cuts=np.cumsum([0, *(len(written[n]) for n in order)], dtype=np.int64),
+        starts=np.concatenate(([0], np.cumsum(used[order]))).astype(np.int64),
+        rows=rows[by_token],
+        counts=counts[by_token],
+    )
+
+
+class Weighted(NamedTuple):
+    """A term's idf, number of passages, and their rows (``None``: all) with impacts."""
+
+    idf: float
+    holding: int
+    rows: Array | None
+    impacts: Array
+
+
+class Words:
+    """BM25 over one state of a dataset, or of several as one; immutable.
+
+    A row is the place of a passage in ``seqs``, over all parts. Dead rows are never found.
+    """
+
+    def __init__(self, stamp: Stamp, parts: Sequence[Part], masks: Sequence[Mask]) -> None:
+        self.stamp, self.parts, self.masks = stamp, tuple(parts), tuple(masks)
+        self.seqs = _join((part.seqs for part in parts), np.int64)
+        self._live = _join(masks, np.bool_)
+        self._firsts = np.cumsum([0, *(len(part.seqs) for part in parts)]).tolist()
+        self._size = int(self._live.sum())
+        lengths = _join((part.lengths for part in parts), np.int32)
+        total = int(lengths[self._live].sum())
+        self._norms = K1 * (1 - B + B * lengths / (total / self._size if total else 1.0))
+        spoken = _join((part.languages for part in parts), np.uint8)[self._live]
+        counts = np.bincount(spoken, minlength=len(LANGUAGES)).tolist()
+        self.languages = {name: n for name, n in zip(LANGUAGES, counts, strict=True) if n}
+        size = max(_LEAST_CACHE, _CACHE_PER_ROW * len(self.seqs))
+        self._found: LRUCache[str, Postings] = LRUCache(size, _count_bytes)
+        self._terms: LRUCache[Term, Weighted] = LRUCache(size, _count_bytes)
+        self.corrections: LRUCache[object, str] = LRUCache(_CORRECTIONS)
+
+    def __len__(self) -> int:
+        """Return the number of passages."""
+        return self._size
+
+    def rank(self, terms: Sequence[Term], k: int, allowed: Seqs | None = None) -> Hits:
+        """Return the ``k`` best passages with any of the terms, ties by row number.
+
+        ``allowed`` are the passages that may answer, ``None`` for all; the spread is that of all.
+        """
+        scores = np.zeros(len(self.seqs))
+        for term, times in Counter(terms).items():
+            idf, _, rows, impacts = self.weigh(term)
+            if rows is None:
+                scores += times * idf * impacts
+            else:
+                scores[rows] += times * idf * impacts
+        spread = self._spread(scores)
+        if allowed is not None:
+            scores *= np.isin(self.seqs, allowed)
+        least = np.partition(scores, -k)[-k] if len(scores) > k else 0.0
+        best = np.flatnonzero(scores >= least if least > 0 else scores > 0)
+        best = best[np.lexsort((self.seqs[best], -scores[best]))][:k]
+        return Hits(map(Hit, self.seqs[best].tolist(), scores[best].tolist()), spread)
+
+    def has(self, token: str, seqs: Seqs) -> Mask:
+        """Return which of these passages have a token, without reading any text."""
+        at = np.searchsorted(self.seqs, seqs, sorter=self._order).clip(max=len(self.seqs) - 1)
+        wanted, rows = self._order[at], self.find(token)[0]
+        is_here = self.seqs[wanted] == seqs
+        if len(rows) == 0:
+            return np.zeros(len(seqs), dtype=np.bool_)
+        places = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
+        return np.asarray(is_here & (rows[places] == wanted))
+
+    def count(self, terms: Sequence[Term]) -> int:
+        """Return the number of passages with the first of the terms that any passage has."""
+        return next(filter(None, (self.weigh(term).holding for term in terms)), 0)
+
+    def weigh(self, term: Term) -> Weighted:
+        """Return what a term adds to the scores."""
+        held = tuple(one for one in term if len(self.find(one)[0]))  # not most joined neighbours
+        weighted = self._terms.get(held)
+        if weighted is None:
+            rows, counts = _join_alternatives({one: self.find(one) for one in held})
+            impacts, holding = counts / (counts + self._norms[rows]), len(rows)
+            idf = term_weight(self._size, holding)
+            if _DENSE * holding < len(self.seqs):
+                weighted = Weighted(idf, holding, rows, impacts)
+            else:
+                of_all = np.zeros(len(self.seqs))
+                of_all[rows] = impacts
+                weighted = Weighted(idf, holding, None, of_all)
+            self._terms.put(held, weighted)
+        return weighted
+
+    def tokens(self, prefix: str, least: int, most: int) -> set[str]:
+        """Return the tokens with this beginning that have ``least`` to ``most`` bytes."""
+        found: set[str] = set()
+        for part in self.parts:
+            first = part.position(prefix.encode())
+            cuts = part.cuts[first : part.position(prefix.encode() + b"\xff") + 1]
+            written, sizes = part.vocabulary[cuts[0] : cuts[-1]].tobytes(), np.diff(cuts)
+            fits = np.flatnonzero((sizes >= least) & (sizes <= most))
+            begins, ends = (cuts[fits] - cuts[0]).tolist(), (cuts[fits + 1] - cuts[0]).tolist()
+            found.update(written[a:b].decode() for a, b in zip(begins, ends, strict=True))
+        return found
+
+    def find(self, token: str) -> Postings:
+        """Return the ascending rows with a token and its counts; for ``rtx 4090``, with both."""
+        found = self._found.get(token)
+        if found is None:
+            several = token.split(" ")
+            found = (
+                reduce(_intersect, map(self.find, several)) if several[1:] else self._read(token)
+            )
+            self._found.put(token, found)
+        return found
+
+    def _read(self, token: str) -> Postings:
+        all_rows, all_counts = [], []
+        for part, first in zip(self.parts, self._firsts, strict=False):
+            if (found := part.find(token)) is not None:
+                all_rows.append(found[0] + np.int32(first) if first else found[0])
+                all_counts.append(found[1])
+        rows, counts = _join(all_rows, np.int32), _join(all_counts, np.uint16)
+        if self._size < len(self.seqs):
+            is_live = self._live[rows]
+            rows, counts = rows[is_live], counts[is_live]
+        return rows, counts
+
+    @cached_property
+    def _order(self) -> Array:
+        return np.argsort(self.seqs, kind="stable")
+
+    def _spread(self, scores: Array) -> Spread:
+        size = max(1, self._size)
+        mean, square = float(scores.sum()) / size, float(np.square(scores).sum()) / size
+        return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
+
+
+def _join(arrays: Iterable[Array], dtype: npt.DTypeLike) -> Array:
+    """Return arrays of this type as one; a single one is not copied."""
+    several = list(arrays)
+    return several[0] if len(several) == 1 else np.concatenate([np.empty(0, dtype), *several])
+
+
+def _count_bytes(arrays: Iterable[object]) -> int:
+    return 256 + sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
+
+
+def _intersect(one: Postings, other: Postings) -> Postings:
+    rows, a, b = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    return rows, np.minimum(one[1][a], other[1][b])
+
+
+def _join_alternatives(found: Mapping[str, Postings]) -> Postings:
+    """Return the rows with any token of a term, each with the count of the most frequent one.
+
+    A name in one word counts double beside its split form (``rtx 4090``), whose parts may be far
+    apart in a passage.
+    """
+    is_split = any(" " in token for token in found)
+    rows = _join((rows for rows, _ in found.values()), np.int32)
+    counts = _join(
+        (
+            counts.astype(float) * (2 if is_split and " " not in token else 1)
+            for token, (_, counts) in found.items()
+        ),
+        float,
+    )
+    if len(found) <= 1:
+        return rows, counts
+    order = np.argsort(rows, kind="stable")
+    rows, first = np.unique(rows[order], return_index=True)
+    return rows, np.maximum.reduceat(counts[order], first)
+
+
+class WordIndex(Following[Words]):
+    """The keyword index of one dataset, in ``folder``; :meth:`at` gives one state of it."""
+
+    def __init__(self, database: Database, dataset: str, folder: Path) -> None:
+        self.analyzer = TextAnalyzer()
+        super().__init__(database, dataset, folder / FILE, self.analyzer.fingerprint)
+
+    def follow(self, connection: Connection, held: Words | None, stamp: Stamp) -> Words:
+        """Mask the passages that are gone, and analyse the missing ones."""
+        seqs = live_seqs(connection, self.dataset)
+        pairs = [(part, np.isin(part.seqs, seqs)) for part in (held.parts if held else ())]
+        pairs = [(part, mask) for part, mask in pairs if mask.any()]
+        there = _join((part.seqs[mask] for part, mask in pairs), np.int64)
+        missing = np.setdiff1d(seqs, there, assume_unique=True)
+        if len(missing):
+            part = build_part(self._analyse(connection, missing))
+            pairs.append((part, np.ones(len(missing), dtype=np.bool_)))
+        changed = len(seqs) + len(pairs[0][1]) - 2 * int(pairs[0][1].sum()) if pairs else 0
+        if changed > max(CHURN_ROWS, CHURN_SHARE * len(seqs)):
+            pairs = [_merged(pairs)]
+        elif len(pairs) > MOST_PARTS:
+            pairs[1:] = [_merged(pairs[1:])]
+        return Words(stamp, [part for part, _ in pairs], [mask for _, mask in pairs])
+
+    def pack(self, state: Words) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the arrays of each part with its mask."""
+        arrays = {
+            f"{number}.{name}": values
+            for number, (part, mask) in enumerate(zip(state.parts, state.masks, strict=True))
+            for name, values in {**part._asdict(), "live": mask}.items()
+        }
+        return {"parts": len(state.parts)}, arrays
+
+    def unpack(self, stamp: Stamp, about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Words:
+        """Return the words that were saved."""
+        numbers = range(about["parts"])
+        parts = [Part(*(arrays[f"{n}.{name}"] for name in Part._fields)) for n in numbers]
+        return Words(stamp, parts, [arrays[f"{n}.live"] for n in numbers])
+
+    def _analyse(
+        self, connection: Connection, seqs: Seqs
+    ) -> Iterator[tuple[int, int, Sequence[str]]]:
+        """Yield row number, language and tokens of these passages.
+
+        If a passage's own words do not show its language, the opening of its document decides.
+        """
+        language_of = lru_cache(1)(partial(self._language_of, connection))
+        content = (chunks.c.title, chunks.c.headings, chunks.c.text)
+        columns = select(chunks.c.seq, *content, chunks.c.document_id).order_by(chunks.c.seq)
+        for start in range(0, len(seqs), _BATCH):
+            batch = columns.where(among(chunks.c.seq, seqs[start : start + _BATCH].tolist()))
+            for seq, title, headings, text, document in connection.execute(batch):
+                lines = [line for lines in read_headings(headings) for line in lines]
+                indexed = indexed_text(title, lines, text)
+                language, tokens = self.analyzer.analyse(indexed, partial(language_of, document))
+                yield seq, LANGUAGES.index(language or ""), tokens
+
+    def _language_of(self, connection: Connection, document: int) -> str | None:
+        opening = select(func.substr(revisions.c.text, 1, OPENING))
+        text = connection.scalar(opening.where(revisions.c.document_id == document))
+        return self.analyzer.language_of(text or "")
+
+
+def _merged(pairs: Sequence[tuple[Part, Mask]]) -> tuple[Part, Mask]:
+    part = merge_parts(pairs)
+    return part, np.ones(len(part.seqs), dtype=np.bool_)
 
 
 class Bm25Engine:
-    """Keyword search over one dataset, with its derived files in ``folder``.
-
-    ``k1`` (at least 0) sets how much the repetition of a term counts, ``b`` (0 to 1) how much long
-    chunks are penalized; both apply at search time and may change freely. With another analyzer the
-    index is built again. Safe to share between threads; any number of processes may use one folder.
-    Raises :class:`ConfigError` for numbers out of range.
-    """
+    """Keyword search over one dataset, or over several as one; safe to share between threads."""
 
     name = "bm25"
 
-    def __init__(
-        self,
-        database: Database,
-        dataset: str,
-        folder: Path,
-        *,
-        analyzer: TextAnalyzer | None = None,
-        k1: float = K1,
-        b: float = B,
-    ) -> None:
-        if not (k1 >= 0 and 0 <= b <= 1):
-            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, not k1={k1}, b={b}")
-        self.database = database
-        self.dataset = dataset
-        self.folder = folder
-        self.analyzer = TextAnalyzer() if analyzer is None else analyzer
-        self.k1 = k1
-        self.b = b
-        self._files = SegmentFiles(folder, dataset, self.analyzer.fingerprint)
-        self._lock = RLock()
-        self._loaded: StoredSnapshot | None = None
-        self._snapshot: LexicalSnapshot | None = None
+    def __init__(self, *indexes: WordIndex) -> None:
+        self.indexes, self.analyzer = indexes, indexes[0].analyzer
+        names = tuple(index.dataset for index in indexes)
+        self.dataset: DatasetNames = names if names[1:] else names[0]
+        self._database = indexes[0].database
+        self._joined: tuple[tuple[Words, ...], Words] | None = None
+
+    def at(self, connection: Connection) -> Words:
+        """Return the words in the state that ``connection`` sees."""
+        states = tuple(index.at(connection) for index in self.indexes)
+        if len(states) == 1:
+            return states[0]
+        joined = self._joined
+        if joined is None or joined[0] != states:
+            parts = [part for words in states for part in words.parts]
+            masks = [mask for words in states for mask in words.masks]
+            joined = self._joined = states, Words(NO_DATASET, parts, masks)
+        return joined[1]
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         if k <= 0 or restriction.dataset != self.dataset:
             return Hits()
-        with self.database.read() as connection:
-            state = self.read_state(connection, restriction)
-        if state is None:
-            return Hits()
-        snapshot, masks = state
-        terms = self.analyzer.query_terms(text, snapshot.languages)
-        if len(terms) == 0:  # the full-text index has stop words
-            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
-        return snapshot.rank(terms, k, masks)
-
-    def read_state(
-        self, connection: Connection, restriction: Restriction
-    ) -> tuple[LexicalSnapshot, tuple[Mask, ...]] | None:
-        """Return the index as ``connection`` sees it, and for each part the rows that may answer.
-
-        ``None`` if the dataset does not exist.
-        """
-        stamp = read_stamp(connection, self.dataset)
-        if stamp is None:
-            return None
-        snapshot = self._snapshot_at(connection, stamp)
-        if restriction.is_whole_dataset:
-            return snapshot, snapshot.live_masks()
-        load = partial(allowed_seqs, connection, restriction)
-        return snapshot, snapshot.masks(restriction, stamp, load)
+        with self._database.read() as connection:
+            words = self.at(connection)
+            if terms := self.analyzer.query_terms(text, words.languages):
+                return words.rank(terms, k, allowed_seqs(connection, restriction))
+        # the full-text index has stop words
+        return FtsEngine(self._database, self.dataset).search(text, k, restriction)
 
     def is_searchable(self, text: str) -> bool:
         """Return whether the text has a word that is not a stop word."""
@@ -122,210 +429,43 @@ class Bm25Engine:
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return the number of passages, and for each word the number of passages with it."""
-        with self.database.read() as connection:
-            state = self.read_state(connection, Restriction(self.dataset))
-        return (0, [0] * len(words)) if state is None else state[0].count_rows(words, self.analyzer)
+        with self._database.read() as connection:
+            state = self.at(connection)
+        terms = (self.analyzer.query_terms(word, state.languages) for word in words)
+        return len(state), [state.count(of_word) for of_word in terms]
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
         """Return words that may be misspelt, each with a suggested word."""
-        with self.database.read() as connection:
-            state = self.read_state(connection, restriction)
-            if state is None:
-                return {}
-            return correct_words(connection, raw_words(text), *state, self.analyzer)
+        with self._database.read() as connection:
+            words, allowed = self.at(connection), allowed_seqs(connection, restriction)
+            return correct_words(connection, raw_words(text), words, allowed, self.analyzer)
 
     def languages(self) -> dict[str, int]:
-        """Return the number of passages by language, with ``""`` for unknown.
-
-        The numbers are those of the last search, or of the saved files before the first search.
-        """
-        snapshot = self._snapshot
-        return self._files.languages() if snapshot is None else snapshot.languages
+        """Return the number of passages by language, with ``""`` for unknown."""
+        with self._database.read() as connection:
+            return self.at(connection).languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
         """Return one engine for this dataset and the other engines', with joint statistics."""
-        ranked = [one for one in others if isinstance(one, Bm25Engine)]
-        assert len(ranked) == len(others)
-        return JoinedBm25Engine([self, *ranked])
+        engines = [one for one in (self, *others) if isinstance(one, Bm25Engine)]
+        return Bm25Engine(*(index for one in engines for index in one.indexes))
 
     def refresh(self) -> None:
-        """Add what changed and save it; do nothing while another process is saving.
-
-        Raises :class:`EngineError` if the folder cannot be written.
-        """
-        with self.database.read() as connection, self._lock:
-            stamp = read_stamp(connection, self.dataset)
-            if stamp is None:
-                return
-            self._snapshot_at(connection, stamp)
-            try:
-                self._save(connection, stamp)
-            except OSError as error:
-                raise EngineError(f"cannot write the index {self.folder}: {error}") from error
+        """Save what changed; raise :class:`EngineError` if the folder cannot be written."""
+        for index in self.indexes:
+            index.save()
 
     def verify(self) -> int:
         """Return the number of files that changed since they were written."""
-        return self._files.count_damaged()
+        return sum(index.is_damaged() for index in self.indexes)
 
     def close(self) -> None:
-        """Release files and memory; the next search opens them again."""
-        with self._lock:
-            self._snapshot = None
-            self._loaded = None
-
-    def _snapshot_at(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
-        """Return a snapshot at least as new as ``stamp``, which ``connection`` sees."""
-        snapshot = self._snapshot
-        if snapshot is not None and self._covers(snapshot, stamp):
-            return snapshot
-        with self._lock:
-            snapshot = self._snapshot
-            if snapshot is None or not self._covers(snapshot, stamp):
-                snapshot = self._sync(connection, stamp)
-            return snapshot
-
-    def _covers(self, snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
-        """Return whether the snapshot has this state or a newer one."""
-        if snapshot.stamp == stamp:
-            return True
-        with self.database.read(latest=True) as connection:
-            return snapshot.stamp == read_stamp(connection, self.dataset)
-
-    def _sync(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
-        """Add what changed up to ``stamp``."""
-        last_stamp, parts = self._last_state()
-        added = 0
-        if last_stamp != stamp:
-            seqs, keys = read_rows(connection, self.dataset)
-            parts = tuple(part.within(seqs, keys) for part in parts)
-            new = find_missing_rows(parts, seqs)
-            added = len(new)
-            if added > 0:
-                parts = limit_parts((*parts, self._analyse(connection, new)))
-        self._snapshot = LexicalSnapshot(stamp, parts, self.k1, self.b)
-        if self._loaded is None and added >= _WORTH_SAVING:
-            with suppress(OSError):  # optional: it only saves the next process the work
-                self._save(connection, stamp)
-        return self._snapshot
-
-    def _last_state(self) -> tuple[Stamp | None, tuple[LiveSegment, ...]]:
-        """Return the state to sync from: files if another process saved newer ones, else memory."""
-        current = self._files.token()
-        if self._snapshot is not None and current == (self._loaded and self._loaded.token):
-            return self._snapshot.stamp, self._snapshot.parts
-        self._loaded = self._files.load()
-        if self._loaded is not None:
-            return self._loaded.stamp, self._loaded.parts
-        return None, () if self._snapshot is None else self._snapshot.parts
-
-    def _analyse(self, connection: Connection, seqs: Int64) -> LiveSegment:
-        builder = SegmentBuilder()
-        for row in analyse_rows(connection, self.dataset, seqs, self.analyzer):
-            builder.add(row.seq, row.key, row.tokens, LANGUAGES.index(row.language or ""))
-        return LiveSegment(builder.build(), np.ones(len(seqs), dtype=np.bool_))
-
-    def _save(self, connection: Connection, stamp: Stamp) -> None:
-        if self._is_saved() or self._is_removed():
-            return
-        make_folder(self.folder)
-        try:
-            with FileLock(self.folder / WORDS_LOCK, timeout=0, mode=0o600):
-                if self._is_removed():  # removed during this search
-                    return
-                if self._files.token() != (self._loaded and self._loaded.token):
-                    self._sync(connection, stamp)
-                if not self._is_saved():
-                    self._write()
-        except Timeout:
-            return
-
-    def _is_removed(self) -> bool:
-        with self.database.read(latest=True) as connection:
-            return read_stamp(connection, self.dataset) is None
-
-    def _write(self) -> None:
-        snapshot = self._snapshot
-        assert snapshot is not None
-        assert snapshot.stamp is not None
-        self._loaded = self._files.save(snapshot.stamp, compact(snapshot.parts), snapshot.languages)
-        self._snapshot = LexicalSnapshot(snapshot.stamp, self._loaded.parts, self.k1, self.b)
-
-    def _is_saved(self) -> bool:
-        snapshot, loaded = self._snapshot, self._loaded
-        return (
-            snapshot is not None
-            and loaded is not None
-            and snapshot.stamp == loaded.stamp
-            and self._files.token() == loaded.token
-        )
-
-
-class JoinedBm25Engine(JoinedEngines):
-    """Keyword search over the datasets of ``engines`` with joint statistics.
-
-    The engines must share one store and the same settings. Rarity of words and average length of
-    chunks are counted over all of them, so they rank like one dataset with the same chunks. Nothing
-    is stored; closing this object leaves the engines open. Safe to share between threads.
-    """
-
-    def __init__(self, engines: Sequence[Bm25Engine]) -> None:
-        super().__init__(engines)
-        self._parts = tuple(engines)
-        self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
-
-    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
-        """Search as :class:`LexicalEngine` says; a restriction to other datasets finds nothing."""
-        first = self._parts[0]
-        if k <= 0 or restriction.dataset != self.dataset:
-            return Hits()
-        snapshot, masks = self._read_state(restriction)
-        terms = first.analyzer.query_terms(text, snapshot.languages)
-        if len(terms) == 0:  # the full-text index has stop words
-            return FtsEngine(first.database, self.dataset).search(text, k, restriction)
-        return snapshot.rank(terms, k, masks)
-
-    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word the number of passages with it."""
-        snapshot, _ = self._read_state(Restriction(self.dataset))
-        return snapshot.count_rows(words, self._parts[0].analyzer)
-
-    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return words that may be misspelt, each with a suggested word."""
-        first = self._parts[0]
-        snapshot, masks = self._read_state(restriction)
-        with first.database.read() as connection:
-            return correct_words(connection, raw_words(text), snapshot, masks, first.analyzer)
-
-    def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word that is not a stop word."""
-        analyzer = self._parts[0].analyzer
-        return len(analyzer.query_terms(text, self.languages())) > 0
-
-    def close(self) -> None:
-        """Release memory; the engines stay open."""
+        """Release memory; the next search opens the files again."""
         self._joined = None
-
-    def _read_state(self, restriction: Restriction) -> tuple[LexicalSnapshot, list[Mask]]:
-        with self._parts[0].database.read() as connection:
-            states = [
-                engine.read_state(connection, restriction.of(engine.dataset))
-                for engine in self._parts
-            ]
-        there = [state for state in states if state is not None]
-        snapshot = self._join(tuple(snapshot for snapshot, _ in there))
-        return snapshot, list(chain.from_iterable(masks for _, masks in there))
-
-    def _join(self, snapshots: tuple[LexicalSnapshot, ...]) -> LexicalSnapshot:
-        """Return the snapshots as one; the last result is reused while none of them changes."""
-        joined = self._joined
-        if joined is None or joined[0] != snapshots:
-            parts = tuple(part for snapshot in snapshots for part in snapshot.parts)
-            first = self._parts[0]
-            joined = snapshots, LexicalSnapshot(None, parts, first.k1, first.b)
-            self._joined = joined
-        return joined[1]
+        for index in self.indexes:
+            index.close()
 
 
 def open_engine(setup: EngineSetup) -> Bm25Engine:
     """Return the engine ``bm25``."""
-    return Bm25Engine(setup.database, setup.dataset, setup.folder)
+    return Bm25Engine(WordIndex(setup.database, setup.dataset, setup.folder))
