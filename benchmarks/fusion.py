@@ -282,7 +282,7 @@ def _asked(
             lexical.search(lexical_text, DEPTH + OWN, within),
             vector.search(embedded, DEPTH + OWN, within),
         )
-        spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)
+        spreads = found[0].spread, parts.library.indexes.sample(dataset).spread(embedded)[1]
         with parts.database.read() as connection:
             stored = load_chunks(connection, dataset, {hit.seq for hits in found for hit in hits})
         hits_of = {

@@ -176,7 +176,7 @@ def _ask(
     seconds.append(time.process_time())
     sparse, of_sparse = index.search(model.encode([text]))
     seconds.append(time.process_time())
-    of_dense = parts.library.indexes.sample(name).spread(vector)
+    of_dense = parts.library.indexes.sample(name).spread(vector)[1]
     legs: tuple[tuple[Leg, tuple[tuple[str, float], ...], Spread], ...] = (
         ("lexical", tuple((str(hit.seq), hit.score) for hit in words), words.spread),
         ("vector", tuple((str(hit.seq), hit.score) for hit in nearest), of_dense),

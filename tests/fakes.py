@@ -59,7 +59,7 @@ def open_library(
     Documents of tests often say the same, so every passage is a result of its own. Qdrant's engine
     flushes files to disk at every build: :func:`open_qdrant_library` is for what needs it.
     """
-    quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact"}
+    quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "flat"}
     rag_v2 = RAGv2Settings(**{**quick, "distinct_text": False, **rag})
     settings = Settings(home=home, database_url=database_url, rag_v2=rag_v2)
     return Library(settings, model=EmbeddingModel(encoder or WordEncoder()))

@@ -12,7 +12,7 @@ import postgres
 from catalog.store.database import Database
 from catalog.store.vectors.base import VectorEngine
 from catalog.store.vectors.edge import EdgeEngine
-from catalog.store.vectors.exact import ExactEngine
+from catalog.store.vectors.flat import FlatEngine
 from catalog.testing.vectors import (
     DATASET,
     DIM,
@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 ENGINES = (
-    "exact",
+    "flat",
     "sqlite-vec",
     "qdrant-edge",
     "qdrant-memory",
     "qdrant-server",
 )
-ON_POSTGRES = ("exact-postgres",)  # those whose truth is there
+ON_POSTGRES = ("flat-postgres",)  # those whose truth is there
 
 
 class OneAtATime:
@@ -73,7 +73,7 @@ class Bench(Desk):
 
     def __init__(self, folder: Path, kind: str, server_url: str | None = None) -> None:
         self.kind, self.client = kind, None
-        super().__init__(folder, self._make, derives=not kind.startswith("exact"))
+        super().__init__(folder, self._make, derives=not kind.startswith("flat"))
         if kind in ("qdrant-server", "qdrant-memory"):
             from qdrant_client import QdrantClient
 
@@ -82,8 +82,8 @@ class Bench(Desk):
             self.client: Any = made if remote else OneAtATime(made)
 
     def _make(self, database: Database, dataset: str, folder: Path) -> VectorEngine:
-        if self.kind in ("exact", "exact-postgres"):
-            return ExactEngine(database, dataset)
+        if self.kind in ("flat", "flat-postgres"):
+            return FlatEngine(database, dataset, folder, DIM, FINGERPRINT)
         if self.kind == "qdrant-edge":
             return EdgeEngine(database, dataset, folder, DIM, FINGERPRINT)
         if self.kind == "sqlite-vec":

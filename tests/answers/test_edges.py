@@ -142,7 +142,7 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     project, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setenv("IDX_HOME", str(project))
-    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
     out = tmp_path / "plan.md"
     arguments = ["generate", "blueprint", "--project", "notes", "--topic", MOBILE["topic"]]
     arguments += ["--mode", "lexical", "--out", str(out)]

@@ -48,8 +48,8 @@ QUERIES = (
 WORDS = ("bm25", "fts")
 ALONE = WORDS
 VECTORS = {
-    "sqlite": ("exact", "qdrant", "sqlite-vec", "qdrant server"),
-    "postgres": ("exact", "qdrant", "sqlite-vec", "qdrant server"),
+    "sqlite": ("flat", "qdrant", "sqlite-vec", "qdrant server"),
+    "postgres": ("flat", "qdrant", "sqlite-vec", "qdrant server"),
 }
 ROUNDING = 1.5e-6  # sums of numbers of 32 bits, in another order, and scores of six digits
 
@@ -62,7 +62,7 @@ class Corpus:
         self._addresses = {"sqlite": None, "postgres": url.render_as_string(hide_password=False)}
         self._server_url = server_url
 
-    def open(self, store, words="bm25", vectors="exact"):
+    def open(self, store, words="bm25", vectors="flat"):
         name, _, is_server = vectors.partition(" ")
         # one index of vectors for each store, whatever the engine of words
         told = {"qdrant_url": self._server_url} if is_server else {}
@@ -137,7 +137,7 @@ def check_all(corpus, step=1):
     With a ``step`` each of them is asked every so many queries, from one further on each time.
     """
     expected = {
-        (mode, words, store): corpus.ask(mode, store, words, "exact")
+        (mode, words, store): corpus.ask(mode, store, words, "flat")
         for mode, words in (
             *product(["lexical"], ALONE),
             *product(["hybrid"], WORDS),
@@ -147,7 +147,7 @@ def check_all(corpus, step=1):
     }
     assert all(map(any, expected.values()))
     combinations = [
-        *(("lexical", store, words, "exact") for store, words in product(VECTORS, ALONE)),
+        *(("lexical", store, words, "flat") for store, words in product(VECTORS, ALONE)),
         *(("vector", store, "bm25", one) for store, every in VECTORS.items() for one in every),
         *(
             ("hybrid", store, words, one)

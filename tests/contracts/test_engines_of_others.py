@@ -18,7 +18,7 @@ from fakes import open_library
 
 MODULE = """
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.vectors.exact import ExactEngine
+from catalog.store.vectors.flat import FlatEngine
 
 
 class ToyWords(FtsEngine):
@@ -29,7 +29,7 @@ class ToyWords(FtsEngine):
         (self.folder / "words").touch()
 
 
-class ToyVectors(ExactEngine):
+class ToyVectors(FlatEngine):
     name = "toy-vectors"
 
 
@@ -41,7 +41,9 @@ def open_words(setup):
 
 def open_vectors(setup):
     assert setup.dim > 0 and setup.fingerprint
-    return ToyVectors(setup.database, setup.dataset)
+    return ToyVectors(
+        setup.database, setup.dataset, setup.folder, setup.dim, setup.fingerprint
+    )
 """
 ENTRY_POINTS = """
 [catalog.lexical]

@@ -178,9 +178,9 @@ def by_points(desk: Bench) -> Answer:
 
 
 READINGS = {
-    "sql": ("exact", by_sql),
-    "exact": ("exact", by_search),
-    "postgres": ("exact-postgres", by_sql),
+    "sql": ("flat", by_sql),
+    "flat": ("flat", by_search),
+    "postgres": ("flat-postgres", by_sql),
     "sqlite-vec points": ("sqlite-vec", by_points),
     "qdrant-edge": ("qdrant-edge", by_search),
     "qdrant-edge points": ("qdrant-edge", by_points),
@@ -366,7 +366,7 @@ def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_pa
 
 
 def test_the_pages_of_a_dataset_are_listed_once(tmp_path: Path):
-    with bench(tmp_path, "exact") as desk:
+    with bench(tmp_path, "flat") as desk:
         desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))
         desk.put("7.pdf", vector(1), page=7)
         desk.put("none.md", vector(1), page_breaks=(9,))

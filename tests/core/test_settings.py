@@ -21,6 +21,13 @@ def test_the_defaults_are_the_seeds():
     assert rag.cache_ttl_seconds == 7 * 24 * 3600
 
 
+def test_the_address_of_a_qdrant_server_chooses_qdrant_unless_an_engine_is_named():
+    url = "http://localhost:6333"
+    assert RAGv2Settings().vector_engine == "flat"
+    assert RAGv2Settings(qdrant_url=url).vector_engine == "qdrant"
+    assert RAGv2Settings(qdrant_url=url, vector_engine="flat").vector_engine == "flat"
+
+
 def test_the_environment_reaches_every_level(monkeypatch):
     monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZE", "500")
     monkeypatch.setenv("IDX_RAG_V2__INGEST__LOCK_SECONDS", "3")

@@ -46,7 +46,7 @@ def open_remote(home, server):
         chunk_size=100,
         chunk_overlap=10,
         chunk_min_size=8,
-        vector_engine="exact",
+        vector_engine="flat",
         embed_context_form="labels",
     )
     embedding = server.settings(**NOMIC, retry_seconds=0.0)

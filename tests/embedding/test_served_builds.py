@@ -20,7 +20,7 @@ from catalog.store.engine_types import Restriction
 from catalog.store.schema import chunks, embedded_windows, embeddings
 from embedding_server import FEWER, WRONG_DIMENSION, cut, running_server, status
 
-RAG = RAGv2Settings(chunk_size=100, chunk_overlap=10, chunk_min_size=8, vector_engine="exact")
+RAG = RAGv2Settings(chunk_size=100, chunk_overlap=10, chunk_min_size=8, vector_engine="flat")
 COUNT = 40
 IMPATIENT = {"retry_seconds": 0.0, "batch_size": 8}
 
@@ -219,7 +219,7 @@ def run_catalog(home, server, *arguments, **options):
     settings = server.settings()
     told = {
         "IDX_HOME": str(home),
-        "IDX_RAG_V2__VECTOR_ENGINE": "exact",
+        "IDX_RAG_V2__VECTOR_ENGINE": "flat",
         "IDX_EMBEDDING__PROVIDER": "openai",
         "IDX_EMBEDDING__URL": settings.url,
         "IDX_EMBEDDING__MODEL": settings.model,

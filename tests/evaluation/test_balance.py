@@ -57,7 +57,7 @@ def parts(tmp_path):
     folder.mkdir()
     for number in range(6):
         (folder / f"{number}.md").write_text(f"alpha beta topic{number} gamma\n")
-    with open_library(tmp_path / "home", vector_engine="exact") as library:
+    with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(folder, "docs")
         yield SearchParts(library)
 

@@ -197,7 +197,7 @@ QUERIES = (
 @pytest.fixture
 def observed(tmp_path, notes):
     golden = GoldenSet("own", tuple(GoldenQuery.model_validate(query) for query in QUERIES))
-    with open_library(tmp_path / "home", vector_engine="exact") as library:
+    with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(notes, "notes")
 
         def run(rag=None, **more):

@@ -12,7 +12,7 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
-from catalog.store.vectors.sample import draw_passages
+from catalog.store.vectors.flat import draw_passages
 from evaluation.stubs import question
 from fakes import WordEncoder, open_library, write
 
@@ -49,7 +49,7 @@ def test_it_ranks_as_the_stock_fusion_does_by_hand(library, stock):
         similarity_top_k=len(chunks),
     )
     words = [one.node.node_id for one in bm25.retrieve(QUERY)]
-    exact, query = library.indexes.vector("notes", "exact"), library.model.embed_query(QUERY)
+    exact, query = library.indexes.vector("notes", "flat"), library.model.embed_query(QUERY)
     hits = exact.search(query, len(chunks), Restriction("notes"))
     by_seq = {chunk.seq: chunk.chunk_id for chunk in chunks}
     near = [by_seq[hit.seq] for hit in hits]

@@ -94,7 +94,7 @@ def test_a_search_finds_by_meaning_what_is_embedded_and_says_what_share_that_is(
     ]
 
 
-@pytest.mark.parametrize("engine", ["qdrant", "exact"])
+@pytest.mark.parametrize("engine", ["qdrant", "flat"])
 def test_a_library_that_stays_open_finds_each_vector_as_it_comes(tmp_path, folder, engine):
     counts = []
     with open_library(tmp_path / "home", vector_engine=engine) as reader:

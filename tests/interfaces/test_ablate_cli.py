@@ -23,7 +23,7 @@ def zoo(tmp_path):
         (folder / f"{name}.md").write_text(
             f"# The {name}\n\nOne {name} lives in house {number} and eats at noon.\n"
         )
-    with open_library(tmp_path / "home", vector_engine="exact") as library:
+    with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(folder, "zoo")
 
 
@@ -33,7 +33,7 @@ def catalog(zoo, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
-    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
 
     yield command
     sys.modules.pop("own_model", None)

@@ -16,7 +16,7 @@ TOPICS = [f"topic{number:02}" for number in range(25)]
 @pytest.fixture
 def settings():
     """v2 settings of every command of the test; changed in place."""
-    return {"vector_engine": "exact"}
+    return {"vector_engine": "flat"}
 
 
 @pytest.fixture

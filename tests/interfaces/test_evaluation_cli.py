@@ -49,7 +49,7 @@ def template(tmp_path_factory):
         (folder / "zoo" / f"{name}.md").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
-        patch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+        patch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
         patch.setattr(
             sys,
             "argv",
@@ -72,7 +72,7 @@ def catalog(template, tmp_path, monkeypatch, command):
     monkeypatch.chdir(work)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
-    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
     sys.modules.pop("own_zoo", None)
 
     def run(*arguments):

@@ -45,7 +45,7 @@ def built(tmp_path_factory):
     from catalog.library.library import Library
 
     home = tmp_path_factory.mktemp("book") / "home"
-    rag = {"vector_engine": "exact"}
+    rag = {"vector_engine": "flat"}
     overrides = {"home": home, "rag_v2": rag}
     settings = load_settings(preset="book", overrides=overrides).settings
     with Library(settings, model=EmbeddingModel(WordEncoder())) as library:
@@ -58,7 +58,7 @@ def validate(built, tmp_path, monkeypatch, command):
     """Runs the command on a copy of the store with a suite of this text."""
     shutil.copytree(built, tmp_path / "home")
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
-    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
 
     def run(text, *arguments):
         (tmp_path / "birds.toml").write_text(text, encoding="utf-8")

@@ -103,7 +103,7 @@ def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
         assert "--preset" not in str(of_no_preset.value)
 
 
-@pytest.mark.parametrize("engine", ["qdrant", "exact"])
+@pytest.mark.parametrize("engine", ["qdrant", "flat"])
 @pytest.mark.parametrize("change", [rebuild_with_other, put_back_a_copy_of_other])
 def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, change):
     with open_library(home, vector_engine=engine) as library:
@@ -124,7 +124,7 @@ def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, c
                 service.search(query, dataset="bread", strict=True)
 
 
-@pytest.mark.parametrize("part", ["vector", "exact"])
+@pytest.mark.parametrize("part", ["vector", "flat"])
 def test_no_index_is_given_out_once_the_model_changed(home, part):
     with open_library(home) as library:
         getattr(library.indexes, part)("bread")
@@ -134,8 +134,8 @@ def test_no_index_is_given_out_once_the_model_changed(home, part):
 
 
 def test_a_model_that_changes_during_a_search_is_noticed(home, monkeypatch):
-    with open_library(home, vector_engine="exact") as library:
-        service, engine = SearchServiceV2(library), library.indexes.exact("bread")
+    with open_library(home, vector_engine="flat") as library:
+        service, engine = SearchServiceV2(library), library.indexes.flat("bread")
         search = engine.search
 
         def search_meanwhile(*given):

@@ -34,7 +34,7 @@ def folder(tmp_path):
 @pytest.fixture
 def opened(tmp_path):
     """Opens libraries over one home, or another; closes them at the end."""
-    libraries, exact = [], {"vector_engine": "exact"}  # which several may open
+    libraries, exact = [], {"vector_engine": "flat"}  # which several may open
 
     def make(home="home", encoder=None, preset=None, **rag):
         if preset is None:
@@ -303,3 +303,13 @@ def test_an_engine_that_the_settings_make_impossible_ends_the_run_and_the_next_g
     assert report.unchanged == 3
     assert report.chunks == report.embedded_chunks > 0
     assert engine.search("walrus", 9, Restriction("docs"))
+
+
+def test_a_build_of_many_passages_names_qdrant_unless_another_engine_is_set(
+    opened, folder, monkeypatch
+):
+    monkeypatch.setattr("catalog.library.indexing.MANY_PASSAGES", 2)
+    notes = Indexer(opened()).build(folder, "docs").notes
+    assert [note for note in notes if "VECTOR_ENGINE=qdrant" in note]
+    notes = Indexer(opened("other", vector_engine="sqlite-vec")).build(folder, "docs").notes
+    assert not [note for note in notes if "VECTOR_ENGINE=qdrant" in note]

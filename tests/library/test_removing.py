@@ -29,7 +29,7 @@ from fakes import open_library, open_qdrant_library, write
 from qdrant_protocol import qdrant_protocol
 
 SHARED = "# Seal\n\nA seal swims.\n"
-LOCAL = ("exact", "qdrant", "sqlite-vec")
+LOCAL = ("flat", "qdrant", "sqlite-vec")
 
 
 def build(library, folder, name):
@@ -103,7 +103,7 @@ def test_the_name_may_be_given_again_while_another_process_has_the_old_one_open(
         library.indexes.vector("notes").close()
         assert search(other, "notes")[0] == "walrus.md"
         notes = Indexer(library).remove("notes").notes
-        assert [("stays" in note) for note in notes] == [True] * (vectors != "exact")
+        assert [("stays" in note) for note in notes] == [True] * (vectors != "flat")
         (tmp_path / "notes" / "walrus.md").write_text("# Whale\n\nA whale and a walrus sing.\n")
         (tmp_path / "notes" / "seal.md").unlink()
         Indexer(library).build(tmp_path / "notes", "notes")

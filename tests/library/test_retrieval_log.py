@@ -15,7 +15,7 @@ from catalog.embedding.served_model import ServedEncoder
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.vectors.exact import ExactEngine
+from catalog.store.vectors.flat import FlatEngine
 from catalog.store.vectors.qdrant_server import QdrantServer
 from embedding_server import running_server, status
 from fakes import WordEncoder
@@ -31,7 +31,7 @@ def home(tmp_path):
     (tmp_path / "notes" / "keys.md").write_text("# Keys\n\nRotate the keys every ninety days.\n")
 
     def make(name="one", *, is_on=True):
-        rag = RAGv2Settings(vector_engine="exact", chunk_size=100, chunk_overlap=10)
+        rag = RAGv2Settings(vector_engine="flat", chunk_size=100, chunk_overlap=10)
         settings = Settings(home=tmp_path / name, rag_v2=rag, log={"retrieval": is_on})
         encoder = WordEncoder()
         library = Library(settings, model=EmbeddingModel(encoder))
@@ -88,7 +88,7 @@ def test_a_search_that_fails_whole_is_reported_and_a_wrong_call_is_not(home):
 
 def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypatch):
     service, _ = home()
-    search, calls = ExactEngine.search, []
+    search, calls = FlatEngine.search, []
 
     def held_at_first(engine, *arguments):
         calls.append(engine)
@@ -96,10 +96,10 @@ def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypa
             raise EngineLockedError("held")
         return search(engine, *arguments)
 
-    monkeypatch.setattr(ExactEngine, "search", held_at_first)
+    monkeypatch.setattr(FlatEngine, "search", held_at_first)
     assert service.search("keys", dataset="notes")
     (line,) = lines(service)
-    assert line[1:] == ("degraded", "vector", "the exact engine answered instead of the index")
+    assert line[1:] == ("degraded", "vector", "the engine flat answered instead of the index")
 
 
 def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):

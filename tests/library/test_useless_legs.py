@@ -39,7 +39,7 @@ def open_topics(tmp_path, encoder, documents=48):
     for number in range(documents):
         topic = TOPICS[number % len(TOPICS)]
         write(folder, **{f"n{number}_dot_md": f"{topic} {topic} item{number} part{number % 7}"})
-    library = open_library(tmp_path / "home", encoder, vector_engine="exact")
+    library = open_library(tmp_path / "home", encoder, vector_engine="flat")
     return library, Indexer(library).build(folder, "notes")
 
 
@@ -144,6 +144,6 @@ def test_few_passages_say_nothing_of_their_vectors(tmp_path):
 def test_another_model_is_measured_again(tmp_path, by_chance):
     before = read_agreement(by_chance.database, "notes")
     by_chance.close()
-    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="flat") as library:
         Indexer(library).rebuild()
         assert read_agreement(library.database, "notes") > LEAST_AGREEMENT > before

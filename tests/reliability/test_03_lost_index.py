@@ -18,7 +18,7 @@ from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, pa
 
 QUERIES = ("alpha report", "beta notes", "gamma", "who keeps the keys of the tower")
 MODES = ("hybrid", "lexical", "vector")
-ENGINES = ("qdrant", "exact")
+ENGINES = ("qdrant", "flat")
 
 
 def texts(step: int) -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_an_older_copy_may_have_another_future_with_as_many_changes(tmp_path, en
     update(home, folder, 1, vector_engine=engine)
     answers_of(home, vector_engine=engine)
     put_back(tmp_path / "copy.db", home)
-    update(home, folder, 4, vector_engine="exact")
+    update(home, folder, 4, vector_engine="flat")
     copy_store(home, tmp_path / "now.db")
     expected = fresh_answers(tmp_path / "now.db", tmp_path / "fresh", vector_engine=engine)
     assert answers_of(home, vector_engine=engine) == expected

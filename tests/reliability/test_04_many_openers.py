@@ -37,7 +37,7 @@ from pathlib import Path
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
-library = open_library(Path(sys.argv[1]), vector_engine="exact")
+library = open_library(Path(sys.argv[1]), vector_engine="flat")
 service = SearchServiceV2(library)
 print("ready", flush=True)
 asked = 0
@@ -95,7 +95,7 @@ def test_eight_processes_open_a_new_store_at_once_and_make_it_once(tmp_path):
 def test_readers_get_whole_answers_and_no_error_while_a_writer_works(tmp_path):
     home, folder, stop = tmp_path / "home", tmp_path / "notes", tmp_path / "stop"
     write(folder, still_dot_md="alpha still", moving_dot_md="alpha moving version 0")
-    with open_library(home, vector_engine="exact") as library:
+    with open_library(home, vector_engine="flat") as library:
         Indexer(library).build(folder, "notes")
         readers = [start(READER, home, stop) for _ in range(READERS)]
         try:

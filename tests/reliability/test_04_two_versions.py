@@ -74,7 +74,7 @@ def test_a_process_goes_on_while_a_newer_release_brings_up_its_store(sound, tmp_
 CHANGED = {
     "other sizes of chunks": {"chunk_size": 200, "chunk_overlap": 20, "chunk_min_size": 40},
     "the full-text engine": {"lexical_engine": "fts"},
-    "the exact engine": {"vector_engine": "exact"},
+    "the engine flat": {"vector_engine": "flat"},
     "another fusion": {"fusion_mode": "relative_score"},
 }
 

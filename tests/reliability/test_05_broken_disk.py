@@ -160,7 +160,7 @@ def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path,
         assert [check for check in diagnose(library) if not check.ok] == []
 
 
-@pytest.mark.parametrize("engine", ["qdrant", "exact"])
+@pytest.mark.parametrize("engine", ["qdrant", "flat"])
 def test_vectors_that_reread_takes_from_other_datasets_are_waited_for_there(tmp_path, engine):
     for name in ("one", "two"):
         write(tmp_path / name, **{f"{n}_dot_md": f"# {n}\n\n{name} walrus {n}." for n in range(4)})
@@ -220,7 +220,7 @@ def test_a_damaged_answer_of_a_model_is_not_used(sound, tmp_path):
         assert cache.get(["a", "b"]) == {"b": "[0.2]"}
 
 
-@pytest.mark.parametrize("engine", ["exact", "qdrant"])
+@pytest.mark.parametrize("engine", ["flat", "qdrant"])
 def test_one_damaged_vector_is_left_out_and_its_document_named(sound, tmp_path, engine):
     home = shutil.copytree(sound, tmp_path / "home")
     shutil.rmtree(home / "indexes")
@@ -341,7 +341,7 @@ def test_while_a_disk_takes_long_to_commit_readers_answer_and_a_writer_is_told(s
 
     with (
         ThreadPoolExecutor(1) as pool,
-        open_qdrant_library(home, vector_engine="exact") as reader,
+        open_qdrant_library(home, vector_engine="flat") as reader,
         open_qdrant_library(home) as writer,
     ):
         root = Path(stored_dataset(writer, "d").root)

@@ -29,7 +29,7 @@ from catalog.core.errors import CatalogError
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
-library = open_library(Path(sys.argv[1]), vector_engine="exact")
+library = open_library(Path(sys.argv[1]), vector_engine="flat")
 service = SearchServiceV2(library)
 for number, line in enumerate(sys.stdin):
     for mode in ("lexical", "vector"):
@@ -48,7 +48,7 @@ def home(tmp_path: Path) -> Path:
     for number in range(60):
         words = " ".join(f"word{number * 50 + one}" for one in range(50))
         (folder / f"{number}.md").write_text(f"# Alpha {number}\n\nalpha {words}\n")
-    with open_library(tmp_path / "home", vector_engine="exact") as library:
+    with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(folder, "notes")
         SearchServiceV2(library).search("alpha", dataset="notes")
     return tmp_path / "home"

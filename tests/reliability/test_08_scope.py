@@ -350,7 +350,7 @@ class Engines:
         with self._database.read() as connection:
             rows = allowed_seqs(connection, restriction)
         rows = self.all if rows is None else frozenset(map(int, rows))
-        for engine in (self._indexes.vector("notes"), self._indexes.exact("notes")):
+        for engine in (self._indexes.vector("notes"), self._indexes.flat("notes")):
             found = {hit.seq for hit in engine.search(self._vector, 100, restriction)}
             assert found == rows, (engine.name, restriction)
         lexical = self._indexes.lexical("notes")

@@ -79,7 +79,7 @@ def test_every_process_and_hash_seed_gives_the_same_answers_ties_included(tmp_pa
 def test_no_answer_error_or_record_holds_a_key_or_a_password(tmp_path, folder, reranker):
     secret = "zqsecret"
     rag = {
-        "chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact",
+        "chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "flat",
         "qdrant_api_key": secret, "rerank_provider": "http", **reranker,
     }  # fmt: skip
     model = {

@@ -261,7 +261,7 @@ def test_the_command_ends_with_one_sentence_and_goes_on_when_it_is_run_again(
         for name in ("provider", "url", "model", "api_key", "dim"):
             monkeypatch.setenv(f"IDX_EMBEDDING__{name.upper()}", str(getattr(told, name)))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "exact")
+        monkeypatch.setenv("IDX_RAG_V2__VECTOR_ENGINE", "flat")
         monkeypatch.setenv("IDX_DATABASE_URL", address(way.url_of(url)))
         build_it = ("index", "build", corpus, "--dataset", "notes", "--json")
         way.fatal, way.mercy, way.is_delivered = b"COMMIT", 4, True

@@ -1,4 +1,4 @@
-"""An index that cannot be used now: the exact engine answers, and the stage says why."""
+"""An index that cannot be used now: the engine flat answers, and the stage says why."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_the_stored_vectors_are_searched_instead(library, monkeypatch, error, wh
     answer = service.search("walrus", dataset="notes", mode="vector")
     assert [one.chunk_id for one in answer] == [one.chunk_id for one in plain]
     (stage,) = (one for one in answer.stages if one.name == "vector")
-    note = f"exact: 2 hits; {why}, so vectors were compared one by one"
+    note = f"flat: 2 hits; {why}, so vectors were compared one by one"
     assert (stage.status, note in stage.note) == ("ran", True)
 
 

@@ -51,7 +51,7 @@ def opened(tmp_path, folder, monkeypatch):
     libraries = []
 
     def make(source=None, **rag):
-        library = open_library(tmp_path / "home", vector_engine="exact", **rag)
+        library = open_library(tmp_path / "home", vector_engine="flat", **rag)
         libraries.append(library)
         if not library.datasets():
             Indexer(library).build(folder, "docs")

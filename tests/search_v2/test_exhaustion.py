@@ -20,7 +20,7 @@ def is_exhausted(tmp_path):
     folder.mkdir()
     for name, text in FILES.items():
         (folder / name).write_text(text)
-    with open_library(tmp_path / "home", vector_engine="exact") as library:
+    with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(folder, "tea")
 
         parts = SearchServiceV2(library).parts

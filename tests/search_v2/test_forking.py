@@ -56,7 +56,7 @@ print(json.dumps({**told, "status": status, "after": answers(lambda: own)}))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.parametrize("engine", ["qdrant", "sqlite-vec", "exact"])
+@pytest.mark.parametrize("engine", ["qdrant", "sqlite-vec", "flat"])
 def test_a_forked_child_is_refused_the_services_of_its_parent(tmp_path, engine):
     write(tmp_path / "notes", a_dot_md="A walrus.", b_dot_md="An otter.")
     with open_library(tmp_path / "home", vector_engine=engine) as library:

@@ -19,7 +19,7 @@ from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
-from catalog.store.vectors.sample import draw_passages
+from catalog.store.vectors.flat import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN
 
@@ -141,7 +141,7 @@ def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
 def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path, engine):
     encoder = WordEncoder()
     encoder.model = "BAAI/bge-small-en-v1.5"  # which knows English
-    settings = {"vector_engine": "exact", "lexical_engine": engine}
+    settings = {"vector_engine": "flat", "lexical_engine": engine}
     with open_library(tmp_path / "home", encoder, **settings) as library:
         for name, passages in (("deutsch", GERMAN), ("english", ENGLISH)):
             folder = tmp_path / name
@@ -165,7 +165,7 @@ def animals(tmp_path):
     write(
         folder, cat_dot_md="A cat sleeps on the warm roof.", dog_dot_md="A dog barks at the roof."
     )
-    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="flat") as library:
         Indexer(library).build(folder, "animals")
         yield SearchServiceV2(library)
 
@@ -208,7 +208,7 @@ def test_the_keyword_leg_says_which_words_of_the_users_query_its_hits_contain(an
 def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_path):
     encoder = WordEncoder()
     encoder.model = "BAAI/bge-small-en-v1.5"
-    settings = {"vector_engine": "exact", "lexical_engine": "fts"}
+    settings = {"vector_engine": "flat", "lexical_engine": "fts"}
     with open_library(tmp_path / "home", encoder, **settings) as library:
         folder = tmp_path / "deutsch"
         write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(GERMAN)})
@@ -225,7 +225,7 @@ def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_pat
 
 
 def test_passages_are_drawn_from_several_datasets_as_from_one(tmp_path):
-    with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
+    with open_library(tmp_path / "home", WordEncoder(), vector_engine="flat") as library:
         for name, size in (("few", 3), ("many", 30)):
             folder = tmp_path / name
             write(folder, **{f"p{n}_dot_md": f"passage {n} of {name}" for n in range(size)})

@@ -112,7 +112,7 @@ def test_neither_a_search_nor_a_build_loads_llama_index(tmp_path, notes, code):
     environment = {
         **os.environ,
         "IDX_HOME": str(home),
-        "IDX_RAG_V2__VECTOR_ENGINE": "exact",
+        "IDX_RAG_V2__VECTOR_ENGINE": "flat",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     command = [sys.executable, "-W", "ignore", "-c", code]

@@ -17,7 +17,7 @@ from catalog.store.engine_types import Restriction
 from catalog.store.schema import document_cards
 from fakes import open_library, write
 
-ENGINES = [("bm25", "qdrant"), ("fts", "exact")]
+ENGINES = [("bm25", "qdrant"), ("fts", "flat")]
 ON = {"router_enabled": True, "router_documents": 2}
 
 

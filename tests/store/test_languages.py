@@ -172,8 +172,6 @@ def test_case_width_and_accents_are_of_no_account(language: str, one: str, other
     assert any(token in tokens for term in terms for token in term), (tokens, terms)
 
 
-def test_an_index_tells_the_languages_of_its_passages(
-    database: Database, folder: Path
-) -> None:
+def test_an_index_tells_the_languages_of_its_passages(database: Database, folder: Path) -> None:
     put_passages(database, ["german", "russian"])
     assert engine_at(database, folder).languages() == {"german": 6, "russian": 6}

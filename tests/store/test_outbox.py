@@ -49,7 +49,7 @@ class FakeIndex:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
-    with bench(tmp_path, "exact") as made:
+    with bench(tmp_path, "flat") as made:
         made.put("a.md", vector(1))
         made.put("b.md", [vector(0, 1), vector(0, 2)])
         yield made

@@ -24,14 +24,14 @@ def test_few_points_are_fetched_beyond_the_passages_wanted(
         limits.append(limit)
         return []
 
-    with bench(tmp_path, "exact") as desk:
+    with bench(tmp_path, "flat") as desk:
         assert nearest_chunks(desk.database, Restriction(DATASET), wanted, fetch) == []
     assert limits == [fetched]
 
 
 def test_more_points_are_fetched_where_one_passage_has_most_of_the_nearest(tmp_path: Path):
     limits: list[int] = []
-    with bench(tmp_path, "exact") as desk:
+    with bench(tmp_path, "flat") as desk:
         for name in ("a.md", "b.md"):
             desk.put(name, vector(1))
         with desk.database.read() as connection:

@@ -41,7 +41,7 @@ def server(monkeypatch) -> Iterator[QdrantProtocol]:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
-    with bench(tmp_path, "exact") as made:
+    with bench(tmp_path, "flat") as made:
         for index in range(COUNT):
             made.put(f"{index}.md", vector(1, index), title=f"T{index}")
         yield made

@@ -232,7 +232,7 @@ def test_machines_that_share_a_store_take_turns_at_writing(
     on_postgres: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0)
-    with qdrant_protocol(monkeypatch) as server, closing(Bench(tmp_path, "exact")) as desk:
+    with qdrant_protocol(monkeypatch) as server, closing(Bench(tmp_path, "flat")) as desk:
         desk.client = QdrantClient(url=server.url, check_compatibility=False)
         desk.put("0.md", vector(1))
         engine = engine_of(desk)

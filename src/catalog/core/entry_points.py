@@ -25,9 +25,9 @@ OURS: dict[Group, dict[str, str]] = {
         "fts": "catalog.store.lexical:open_full_text",
     },
     "catalog.vectors": {
+        "flat": "catalog.store.vectors.flat:open_engine",
         "qdrant": "catalog.store.vectors:open_qdrant",
         "sqlite-vec": "catalog.store.vectors.sqlite_vec:open_engine",
-        "exact": "catalog.store.vectors.exact:open_engine",
     },
 }
 """Engines by group and name; ``pyproject.toml`` repeats them, and a test compares the two."""

@@ -269,12 +269,12 @@ class EngineError(CatalogError):
 class EngineBlockedError(EngineError):
     """An index that may be intact cannot be used now, for lack of space, memory or permissions.
 
-    The exact engine answers meanwhile. It is not rebuilt, since that needs even more space.
+    The engine ``flat`` answers meanwhile. It is not rebuilt, since that needs even more space.
     """
 
 
 class EngineLockedError(EngineBlockedError):
-    """Another process has the index folder open: the exact engine answers meanwhile."""
+    """Another process has the index folder open: the engine ``flat`` answers meanwhile."""
 
 
 class EngineUnreachableError(EngineError):

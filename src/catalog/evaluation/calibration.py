@@ -382,7 +382,7 @@ def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList],
     vector, _ = parts.query_vectors.embed(text)
     by_words = parts.lexical(dataset).search(text, DEPTH, within)
     by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
-    spread = parts.library.indexes.sample(dataset).spread(vector)
+    _, spread = parts.library.indexes.spread(dataset, vector, by_meaning)
     parts.library.indexes.require_model()  # otherwise these may be scores of two models
     seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
     with parts.database.read() as connection:

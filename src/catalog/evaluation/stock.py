@@ -15,7 +15,7 @@ from catalog.evaluation.golden import GoldenQuery
 from catalog.ingest.sync_report import Progress
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import read_stamp
-from catalog.store.vectors.sample import draw_passages, read_windows
+from catalog.store.vectors.flat import draw_passages, read_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,9 +111,10 @@ class StockBackend:
             nodes: list[BaseNode] = []
             for start in range(0, len(seqs), _BATCH):
                 batch = seqs[start : start + _BATCH]
-                vectors = read_windows(connection, set(batch))
+                windows = read_windows(connection, batch)
+                vectors = dict(zip(windows.seqs.tolist()[::-1], windows.rows[::-1], strict=True))
                 for seq, chunk in load_chunks(connection, dataset, batch, damaged=[]).items():
-                    nodes.append(_node(chunk, vectors[seq][0] if seq in vectors else None))
+                    nodes.append(_node(chunk, vectors.get(seq)))
                 progress.advance(len(batch), "filling stock")
         if not nodes:
             raise InputError(f"{dataset!r} has no passage that stock could search")

@@ -13,15 +13,19 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.embedding_cache import StoredModel, require_model
+from catalog.store.engine_types import Hit, Hits, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
-    from catalog.store.vectors.sample import VectorSample
+    from catalog.store.vectors.flat import VectorSample
 
 _JOINED = 8  # engines over several datasets that are kept
 
@@ -96,7 +100,7 @@ class Indexes:
         are set.
         """
         rag = self._settings.rag_v2
-        in_folder = {"exact", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
+        in_folder = {"flat", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
         for get, is_on_server in (
             (self.lexical, rag.lexical_engine != "bm25"),
             (self.vector, rag.vector_engine not in in_folder),
@@ -156,16 +160,27 @@ class Indexes:
         """
         require_model(self._database, self._model())
 
-    def exact(self, dataset: str) -> VectorEngine:
-        """Return the engine that needs no index; raises like :meth:`vector`."""
-        return self.vector(dataset, "exact")
+    def flat(self, dataset: str) -> VectorEngine:
+        """Return the engine that no other process can block; raises like :meth:`vector`."""
+        return self.vector(dataset, "flat")
+
+    def spread(
+        self, dataset: str, vector: npt.NDArray[np.float32], hits: list[Hit]
+    ) -> tuple[int, Spread]:
+        """Return the number of passages, and the spread of their cosines with a vector.
+
+        It comes with the ``hits`` of an engine that compared all vectors, else from a sample.
+        """
+        if isinstance(hits, Hits) and hits.size:
+            return hits.size, hits.spread
+        return self.sample(dataset).spread(vector)
 
     def sample(self, dataset: str) -> VectorSample:
         """Return the sample of the dataset's vectors, whichever engine searches them.
 
         Call :meth:`require_model` after using it.
         """
-        from catalog.store.vectors.sample import VectorSample
+        from catalog.store.vectors.flat import VectorSample
 
         with self._lock:
             return self._samples.setdefault(dataset, VectorSample(self._database, dataset))

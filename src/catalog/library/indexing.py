@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+MANY_PASSAGES = 100_000  # from here on Qdrant is faster than ``flat``
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ class Indexer:
             _derive_vectors(library, dataset, later)
         notes += (*embedding.notes, *later.values())
         notes += self._language_notes(dataset) if embedding.embedded else ()
+        notes += self._size_notes(dataset)
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
         notes += (unused,) if unused else ()
         with library.database.read() as connection:
@@ -422,6 +424,14 @@ class Indexer:
             "their words are searched: --preset multilingual has a model that knows a hundred "
             f"({install_command('multilingual')})",
         )
+
+    def _size_notes(self, dataset: str) -> tuple[str, ...]:
+        """Name Qdrant for datasets that ``flat`` searches more slowly."""
+        with self._library.database.read() as connection:
+            _, passages = count_rows(connection, dataset)
+        if passages < MANY_PASSAGES or self._library.settings.rag_v2.vector_engine != "flat":
+            return ()
+        return (f"{passages:,} passages: IDX_RAG_V2__VECTOR_ENGINE=qdrant searches them faster",)
 
     def _waiting_notes(self, dataset: str) -> tuple[str, ...]:
         with self._library.database.read() as connection:

@@ -23,9 +23,12 @@ from catalog.core.errors import StoreDamagedError
 from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
-from catalog.store.vectors.sample import read_document_ids, read_probes, read_windows
+from catalog.store.vectors.flat import draw_passages, read_windows
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from catalog.core.documents import Chunk
     from catalog.library.library import Library
     from catalog.store import Database
 
@@ -52,8 +55,7 @@ def refresh_agreement(library: Library, dataset: str) -> None:
     Raises like ``Indexes.sample``, and :class:`~catalog.core.errors.StoreError`.
     """
     with library.database.read() as connection:
-        probes = read_probes(connection, dataset, PASSAGES)
-    names = [probe.chunk_id for probe in probes]
+        names = [probe.chunk_id for probe in _probes(connection, dataset)]
     state = sha256_hex(json.dumps([library.wanted_model.fingerprint, names]))
     kept = _read(library.database, dataset)
     if kept.get("state") != state or kept.get("agreement") is None or "useless" not in kept:
@@ -85,7 +87,7 @@ def measure_found(library: Library, dataset: str, words_of: RowOf = _itself) -> 
     """
     lexical, within = library.indexes.lexical(dataset), Restriction(dataset)
     with library.database.read() as connection:
-        texts = [probe.text for probe in read_probes(connection, dataset, PASSAGES)]
+        texts = [probe.text for probe in _probes(connection, dataset)]
         starts = [max(0, len(text) - _STRETCH) // 2 for text in texts]
         asked = [text[at : at + _STRETCH] for text, at in zip(texts, starts, strict=True)]
         first = [[words_of(hit.seq) for hit in lexical.search(a, 1, within)] for a in asked]
@@ -107,28 +109,38 @@ def measure_agreement(
     """
     lexical, sample = library.indexes.lexical(dataset), library.indexes.sample(dataset)
     with library.database.read() as connection:
-        probes = read_probes(connection, dataset, PASSAGES)
+        probes = _probes(connection, dataset)
         if len(probes) < LEAST_PASSAGES:
             return None
         texts = [probe.text[:_CHARACTERS] for probe in probes]
         hits = [lexical.search(text, _DEPTH, Restriction(dataset)) for text in texts]
         found = [[words_of(hit.seq) for hit in some] for some in hits]
-        documents = read_document_ids(connection, {seq for seqs in found for seq in seqs})
+        hit = load_chunks(connection, dataset, {seq for seqs in found for seq in seqs}, damaged=[])
         near = [
-            [seq for seq in seqs if documents.get(seq) not in (None, probe.document_id)]
+            [seq for seq in seqs if seq in hit and hit[seq].source_doc_id != probe.source_doc_id][
+                :_NEIGHBOURS
+            ]
             for probe, seqs in zip(probes, found, strict=True)
         ]
-        near = [others[:_NEIGHBOURS] for others in near]
         asked = [probe.seq for probe in probes]
-        rows = read_windows(connection, {vector_of(seq) for seqs in (asked, *near) for seq in seqs})
+        wanted = {vector_of(seq) for seqs in (asked, *near) for seq in seqs}
+        windows = read_windows(connection, wanted)
+    rows = {seq: windows.rows[windows.seqs == seq] for seq in set(windows.seqs.tolist())}
     standings = []
     for seq, others in zip(asked, near, strict=True):
         own = rows.get(vector_of(seq))
         neighbours = [rows[vector_of(other)] for other in others if vector_of(other) in rows]
         if own is not None and neighbours:
             cosine = np.mean([(windows @ own[0]).max() for windows in neighbours])
-            standings.append(sample.spread(own[0]).standardize(float(cosine)))
+            standings.append(sample.spread(own[0])[1].standardize(float(cosine)))
     return float(np.mean(standings)) if len(standings) >= LEAST_PASSAGES else None
+
+
+def _probes(connection: Connection, dataset: str) -> list[Chunk]:
+    """Return the passages to ask with, the same ones until the dataset changes."""
+    seqs = draw_passages(connection, dataset, PASSAGES)
+    stored = load_chunks(connection, dataset, seqs, damaged=[])
+    return [stored[seq] for seq in seqs if seq in stored]
 
 
 def _read(database: Database, dataset: str) -> dict[str, str | float | None]:

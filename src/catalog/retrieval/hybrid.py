@@ -212,7 +212,7 @@ def _report_leg(run: LegRun, stages: StageLog) -> None:
         stages.failed(run.leg, run.ms, run.error)
         return
     if run.fallback:
-        other = "the exact engine" if run.leg == "vector" else "the store's full text"
+        other = "the engine flat" if run.leg == "vector" else "the store's full text"
         reason = f"{other} answered instead of the index"
         stages.fell_back(run.leg, run.fallback, reason=reason)
     count = f"{run.engine}: {len(run.hits)} hits"

@@ -33,6 +33,7 @@ from catalog.store.engine_types import (
     Spread,
     allowed_seqs,
     best_first,
+    join_spreads,
 )
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.analysis import UNSPACED
@@ -257,11 +258,11 @@ class _Nearest(NamedTuple):
     fallback: str
     defect: str
     damaged: frozenset[str]
+    size: int
+    spread: Spread
 
 
 def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
-    from catalog.store.vectors.sample import spread_over
-
     sub_query = leg.sub_query_for(question)
     asked = _vectors(parts, leg, question)
     if not asked:
@@ -271,38 +272,36 @@ def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> Le
     for vector, note in asked:
         runs = [_nearest(parts, leg, vector, name) for name in datasets]
         hits = best_first((hit for run in runs for hit in run.hits), leg.top_k)
-        answers.append((hits, runs, vector, note))
+        answers.append((hits, runs, note))
     scores = [[hit.score for hit in answer[0]] for answer in answers]
     if len(answers) > 1 and is_foreign(scores[1], scores[0]):
         parts.tell_foreign_embedding()
         del answers[1]
-    hits, runs, vector, note = answers[-1]
+    hits, runs, note = answers[-1]
     fallback = _each_once(run.fallback for run in runs)
     note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
     damaged = _damaged(parts, leg, frozenset(name for run in runs for name in run.damaged))
     engine = ", ".join(dict.fromkeys(run.engine for run in runs))
-    indexes = parts.library.indexes
-    samples = map(indexes.sample, datasets)
-    with parts.database.snapshot():
-        spread = spread_over(samples, vector)
-        indexes.require_model()  # otherwise these may be scores of two models
+    spread = join_spreads((run.size, run.spread) for run in runs)
+    parts.library.indexes.require_model()  # otherwise these may be scores of two models
     return LegRun(sub_query, leg.top_k, engine, hits, spread, note, fallback, damaged)
 
 
 def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) -> _Nearest:
-    """Return the answer of one dataset's index, or of an exact search if that is blocked."""
+    """Return the answer of one dataset's index, or of ``flat`` if that is blocked."""
     within, fallback = leg.restriction.of(dataset), ""
     engine = parts.vector(dataset)
     try:
         hits = engine.search(vector, leg.top_k, within)
     except EngineBlockedError as error:
-        engine = parts.library.indexes.exact(dataset)
+        engine = parts.library.indexes.flat(dataset)
         hits = engine.search(vector, leg.top_k, within)
         is_held = isinstance(error, EngineLockedError)
         reason = "another process has the index open" if is_held else str(error)
         fallback = f"{reason}, so vectors were compared one by one"
     defect = "the index was damaged and has been rebuilt" if engine.pop_defect() else ""
-    return _Nearest(engine.name, hits, fallback, defect, engine.damaged)
+    of_all = parts.library.indexes.spread(dataset, vector, hits)
+    return _Nearest(engine.name, hits, fallback, defect, engine.damaged, *of_all)
 
 
 def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:

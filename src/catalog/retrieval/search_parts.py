@@ -232,7 +232,7 @@ class SearchParts:
         from catalog.store.chunks import load_chunks
         from catalog.store.engine_types import read_stamps
         from catalog.store.lexical.languages import detect_language
-        from catalog.store.vectors.sample import draw_passages
+        from catalog.store.vectors.flat import draw_passages
 
         if told := self.lexical(dataset).languages():
             return told

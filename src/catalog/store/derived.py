@@ -185,10 +185,7 @@ class Following(ABC, Generic[State]):
         about["arrays"] = [(name, one.dtype.str, one.shape) for name, one in largest_first]
         line = json.dumps(about).encode()
         line += b" " * (-(len(line) + 1) % 8) + b"\n"  # so that the arrays are aligned in memory
-        pieces: list[bytes | Array] = [
-            line,
-            *(np.ascontiguousarray(one) for _, one in largest_first),
-        ]
+        pieces = [memoryview(line), *(np.ascontiguousarray(one).data for _, one in largest_first)]
         checksum = reduce(lambda crc, piece: zlib.crc32(piece, crc), pieces, 0)
         make_folder(folder := self.file.parent)
         draft = folder / f"{uuid.uuid4().hex}.new"
@@ -209,3 +206,4 @@ class Following(ABC, Generic[State]):
                 if read_stamp(connection, self.dataset) is None:  # removed meanwhile
                     self.file.unlink()
                     folder.rmdir()
+                    folder.parent.rmdir()

@@ -124,7 +124,9 @@ class RAGv2Settings(BaseSettings):
         "(docs/how-to/write-an-engine.md).",
     )
     vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = setting(
-        "qdrant", "Vector engine: qdrant, sqlite-vec, exact, or another package's."
+        "flat",
+        "Vector engine: flat, qdrant (faster from about 100,000 passages; the default with a "
+        "qdrant_url), sqlite-vec, or another package's.",
     )
     qdrant_url: str | None = setting(
         None, "Address of a Qdrant server; unset: Qdrant in this process."
@@ -268,6 +270,12 @@ class RAGv2Settings(BaseSettings):
     def __init__(self, **values: Any) -> None:
         refuse_unknown_variables(V2_PREFIX, type(self))
         super().__init__(**values)
+
+    @model_validator(mode="after")
+    def _server_is_used(self) -> RAGv2Settings:
+        if self.qdrant_url is not None and "vector_engine" not in self.model_fields_set:
+            object.__setattr__(self, "vector_engine", "qdrant")
+        return self
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> RAGv2Settings:

@@ -26,7 +26,6 @@ from catalog.search_v2.precomputed.semantic_types import (
     check_top_k,
     infer_model,
 )
-from catalog.store.vectors.exact import best_rows
 
 _LONGEST = 100_000  # characters of a chunk whose sidecar says no length
 
@@ -109,7 +108,6 @@ class SemanticContextRetriever:
         if config is not None and len(config.filter_by_tags) > 0:
             is_near &= _tagged(index, frozenset(config.filter_by_tags))
         rows = np.flatnonzero(is_near)
-        rows = rows[best_rows(scores[rows], k)]
         order = rows[np.lexsort((rows, -scores[rows]))][:k]
         return [self._chunk(index, int(row), float(scores[row])) for row in order]
 

@@ -31,8 +31,8 @@ def get_vector_engine(
     """Return the vector engine of that name for one dataset.
 
     ``name`` is in :data:`VECTOR_ENGINES` or comes from another package
-    (``docs/how-to/write-an-engine.md``). ``qdrant`` runs in this process, in ``folder``, or on the
-    server set in ``rag``; ``sqlite-vec`` has one file in ``folder``; ``exact`` needs no files.
+    (``docs/how-to/write-an-engine.md``). ``flat`` and ``sqlite-vec`` have one file in ``folder``;
+    ``qdrant`` runs in this process, in ``folder``, or on the server set in ``rag``.
     ``dim`` and ``fingerprint`` are the model's. Nothing is opened before the first search or
     refresh. Raises :class:`UnknownEngineError` for any other name, and :class:`MissingExtraError`
     if the engine's package is not installed.

@@ -1,4 +1,4 @@
-"""The exact engine reads only what is new, and the factory finds every engine lazily."""
+"""The engine flat reads only what is new, and the factory finds every engine lazily."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.core.settings import RAGv2Settings
 from catalog.store.checksums import vector_checksum
 from catalog.store.schema import embeddings
-from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
-from catalog.store.vectors.exact import ExactEngine
+from catalog.store.vectors import VECTOR_ENGINES, flat, get_vector_engine
+from catalog.store.vectors.flat import FlatEngine
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.both_stores
@@ -25,52 +25,52 @@ pytestmark = pytest.mark.both_stores
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
-    with bench(tmp_path, "exact") as made:
+    with bench(tmp_path, "flat") as made:
         yield made
 
 
-def answers(desk: Bench, engine: ExactEngine) -> list[str]:
+def answers(desk: Bench, engine: FlatEngine) -> list[str]:
     hits = engine.search(vector(1), 20, everything())
     return paths_of(desk.database, [hit.seq for hit in hits])
 
 
 def test_only_new_vectors_are_read_after_a_change(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     read: list[int] = []
-    original = exact.read_vectors
+    original = flat.read_windows
 
-    def vectors(*given):
-        matrix, *others = original(*given)
-        read.append(len(matrix))
-        return matrix, *others
+    def windows(*given):
+        found = original(*given)
+        read.append(len(found.rows))
+        return found
 
-    monkeypatch.setattr(exact, "read_vectors", vectors)
+    monkeypatch.setattr(flat, "read_windows", windows)
     for index in range(30):
         desk.put(f"{index:02}.md", vector(1, index))
-    engine = ExactEngine(desk.database, DATASET)
+    engine = desk.engine()
     answers(desk, engine)
     answers(desk, engine)
     desk.put("new.md", vector(1), [vector(0, 1), vector(0, 2)])
     answers(desk, engine)
     drop(desk.database, DATASET, "03.md")
     assert "03.md" not in answers(desk, engine)
-    assert read == [30, 3]
+    assert read == [30, 3, 0]
 
 
 def test_a_chunk_that_gets_its_last_vector_later_is_held_once(desk: Bench):
     desk.embed({"first": vector(1)})
     put(desk.database, DATASET, "a.md", "text", embed_keys=[["first", "late"]])
     desk.put("b.md", vector(1, 1))
-    engine = ExactEngine(desk.database, DATASET)
+    engine = desk.engine()
     assert answers(desk, engine) == ["a.md", "b.md"]
     desk.embed({"late": vector(0, 1)})
     desk.put("c.md", vector(1, 2))
     assert answers(desk, engine) == ["a.md", "b.md", "c.md"]
-    assert engine._snapshot is not None
-    assert engine._snapshot.matrix.shape == (4, DIM)
+    assert engine.index.held is not None
+    assert engine.index.held.rows.shape == (4, DIM)
 
 
 def test_everything_deleted_and_filled_again(desk: Bench):
-    engine = ExactEngine(desk.database, DATASET)
+    engine = desk.engine()
     for _ in range(2):
         desk.put("a.md", vector(1))
         assert answers(desk, engine) == ["a.md"]
@@ -88,7 +88,7 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
         sealed = {"vector": first[:8], "checksum": vector_checksum(key, first[:8])}
         connection.execute(update(embeddings).where(is_it).values(sealed))
     with pytest.raises(EmbeddingMismatchError, match="rebuild"):
-        ExactEngine(desk.database, DATASET).search(vector(1), 1, everything())
+        desk.engine().search(vector(1), 1, everything())
 
 
 @pytest.mark.parametrize("name", sorted(VECTOR_ENGINES))
@@ -116,7 +116,7 @@ def test_an_unknown_engine_is_refused_with_the_known_ones(desk: Bench):
 
 def test_the_embedded_engines_load_neither_llama_index_nor_the_qdrant_client():
     code = (
-        "import sys, catalog.store.vectors as v, catalog.store.vectors.exact\n"
+        "import sys, catalog.store.vectors as v, catalog.store.vectors.flat\n"
         "assert 'qdrant_edge' not in sys.modules\n"
         "import catalog.store.vectors.edge\n"
         "assert not {'llama_index', 'qdrant_client', 'torch'} & set(sys.modules)"
