@@ -143,19 +143,19 @@ def test_a_counted_document_shows_a_line_of_its_text_rather_than_its_subject(tmp
         tmp_path / "notes",
         both_dot_eml=mail.format("Walnut", "Hello,\n\nthe walnut is sold."),
         head_dot_eml=mail.format("Walnut oil", "Hello,\n\nsee you."),
-        link_dot_md="See [this](https://example.org/walnut).\n\nA wal[nut](x)s tree costs 1 500.\n",
+        link_dot_md="See [this](https://example.org/).\n\nA walnut tree costs 1,500.\n",
     )
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(tmp_path / "notes", "notes")
         service = SearchServiceV2(library)
         answer = answer_question(service, asking("how many notes mention walnut"))
         assert sorted(one.text for one in answer.sentences[1:]) == [
-            "A walnuts tree costs 1 500.",
+            "A walnut tree costs 1,500.",
             "Subject: Walnut oil",
             "the walnut is sold.",
         ]
         answer = answer_question(service, asking("how many notes mention 1,500"))
-        assert [one.text for one in answer.sentences[1:]] == ["A walnuts tree costs 1 500."]
+        assert [one.text for one in answer.sentences[1:]] == ["A walnut tree costs 1,500."]
 
 
 @pytest.mark.parametrize(

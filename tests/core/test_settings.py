@@ -246,7 +246,6 @@ def test_lists_are_texts_with_marks_between_or_json(monkeypatch):
         ("IDX_ANSWERS__ROLES", '{"employee": ["public"]}', "JSON list"),
         ("IDX_LOG__VERBS", "browse", "ask, generate and search can be logged"),
         ("IDX_LLM__PRICES", "gpt: cheap", "name: 0.25, 2"),
-        ("IDX_RAG_V2__TSVECTOR__FIELDS", "title", "written as 'title:A, headings:C' is, not 'ti"),
     ],
 )
 def test_a_value_that_is_not_a_list_is_refused_with_the_right_form(

@@ -16,8 +16,8 @@ from catalog.store.cards import (
     search_cards,
 )
 from catalog.store.engine_types import Restriction
-from catalog.store.full_text import CARDS
 from catalog.store.listing import allowed_documents
+from catalog.store.phrases import CARDS
 from catalog.store.schema import document_cards, documents
 
 pytestmark = pytest.mark.both_stores

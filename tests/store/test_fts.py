@@ -13,8 +13,8 @@ from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
-from catalog.store.full_text import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.fts import FtsEngine, _query
+from catalog.store.phrases import MAX_TERMS, fts_words, match_any, quote
 
 WHOLE = Restriction("notes")
 

@@ -16,7 +16,6 @@ from catalog.core.errors import (
     ConfigError,
     NoStoreError,
     StoreBusyError,
-    StoreDamagedError,
     StoreError,
     StoreVersionError,
 )
@@ -25,7 +24,7 @@ from catalog.library.health import describe_store
 from catalog.store import schema
 from catalog.store.checksums import find_damaged_documents
 from catalog.store.database import Database, find_store, require_store
-from catalog.store.full_text import check_full_text, rebuild_full_text
+from catalog.store.phrases import phrase_clause
 from catalog.store.schema import chunks, documents, meta
 from catalog.store.sql_forms import escape, unescape
 from catalog.store.vectors.outbox import _differing
@@ -55,7 +54,7 @@ def test_every_column_and_index_of_the_metadata_is_there(database):
         there = inspect(connection)
         for table in tables:
             found = {column["name"] for column in there.get_columns(table.name)}
-            assert found - {"rowid"} == set(table.columns.keys())
+            assert found - {"rowid", "words"} == set(table.columns.keys())
     assert {index.name for table in tables for index in table.indexes} <= indexes
 
 
@@ -156,6 +155,24 @@ def test_a_store_of_a_newer_release_is_refused(database):
         Database(database.url, database.file.parent)
 
 
+def test_a_store_of_schema_2_gets_the_words_of_its_passages_and_cards(database):
+    put(database, "d", "a.md", "rotate the keys")
+    with database.write() as connection:
+        for statement in (
+            "DELETE FROM meta WHERE key = 'schema'",
+            "ALTER TABLE chunks DROP COLUMN words",
+            "CREATE TABLE chunk_words (rowid bigint REFERENCES chunks(seq), words tsvector)",
+            "ALTER TABLE document_cards_fts DROP COLUMN words, ADD COLUMN length bigint NOT NULL",
+        ):
+            connection.execute(text(statement))
+    opened = Database(database.url, database.file.parent)
+    with opened.read() as connection:
+        found = select(chunks.c.text).where(phrase_clause("rotates the key"))
+        assert connection.scalar(found) == "rotate the keys"
+        assert "chunk_words" not in inspect(connection).get_table_names()
+    opened.close()
+
+
 def test_looking_for_a_store_does_not_create_one(url, tmp_path):
     address = url.render_as_string(hide_password=False)
     settings = Settings(home=tmp_path, database_url=address)
@@ -246,17 +263,6 @@ def test_a_database_that_is_read_only_says_so(database):
     with pytest.raises(StoreError, match="read-only"):
         database.set_meta("a", "b")
     assert database.meta("store_id")
-
-
-def test_words_that_differ_from_the_text_are_noticed_and_rebuilt(database):
-    put(database, "d", "a.md", "rotate the keys")
-    with database.write() as connection:
-        check_full_text(connection)
-        connection.execute(text("UPDATE chunk_words SET words = strip(words)"))
-        with pytest.raises(StoreDamagedError, match="1 passages"):
-            check_full_text(connection)
-        rebuild_full_text(connection)
-        check_full_text(connection)
 
 
 def test_what_the_server_says_of_a_statement_shows_nothing_of_a_document(database):

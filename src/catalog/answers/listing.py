@@ -21,9 +21,7 @@ from catalog.core.params import MAX_DOCUMENTS, AskParams, BrowseParams, SearchPa
 from catalog.core.results import CatalogPage, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
 from catalog.retrieval.query_words import language_of_words, query_words
-from catalog.store.full_text import spellings
 from catalog.store.lexical.languages import stop_words
-from catalog.store.sql_forms import as_shown
 
 if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
@@ -177,7 +175,7 @@ def _search(
     """Return passages of the page's documents that contain the phrases, the best ones first."""
     shared = {"dataset", "role", "filters", "after", "before", "file_type", "name"}
     search = SearchParams(
-        " ".join(f'"{one}" {" ".join(spellings(one)[1:])}' for one in phrases),
+        " ".join(f'"{one}"' for one in phrases),
         docs=[f"{entry.dataset}:{entry.path}" for entry in page.entries] or None,
         top_k=min(1000, max(10, sum(entry.matching or 0 for entry in page.entries))),
         mode="lexical",
@@ -210,8 +208,8 @@ def _line(result: SearchResult, count: int, phrases: tuple[str, ...]) -> AnswerS
         return rank[0], one.text.partition(": ")[2] != result.title, rank
 
     for phrase in phrases:
-        words = query_words(" ".join(spellings(phrase)), language_of_words(result.text))
-        ranked = [(words.rank(words.matches(as_shown(one.text))), one) for one in statements]
+        words = query_words(phrase, language_of_words(result.text))
+        ranked = [(words.rank(words.matches(one.text)), one) for one in statements]
         best = max(ranked, key=order, default=None)
         if best is not None and any(best[0]):
             found.setdefault(best[1].start, best[1])

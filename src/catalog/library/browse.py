@@ -42,7 +42,6 @@ from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction, known_seqs
 from catalog.store.filter_sql import DatasetNames, among
-from catalog.store.full_text import fts_words
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
@@ -59,6 +58,7 @@ from catalog.store.listing import (
     materialize,
     without_repeats,
 )
+from catalog.store.phrases import fts_words
 from catalog.store.schema import documents
 
 if TYPE_CHECKING:

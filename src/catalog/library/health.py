@@ -34,7 +34,6 @@ from catalog.store.checksums import (
 )
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.engine_types import Restriction
-from catalog.store.full_text import check_full_text
 from catalog.store.listing import allowed_documents, count_by_type
 from catalog.store.manifest import (
     DatasetSettings,
@@ -43,6 +42,7 @@ from catalog.store.manifest import (
     find_incomplete,
     read_dataset_settings,
 )
+from catalog.store.phrases import check_full_text
 from catalog.store.revisions import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (

@@ -54,8 +54,8 @@ from catalog.store.embedding_cache import (
     require_model,
     settle_waiting,
 )
-from catalog.store.full_text import rebuild_full_text
 from catalog.store.manifest import files_of_paths, forget
+from catalog.store.phrases import rebuild_full_text
 from catalog.store.portable import Import, portable_file
 from catalog.store.revisions import (
     count_rows,

@@ -35,11 +35,11 @@ from catalog.store.engine_types import (
     best_first,
     join_spreads,
 )
-from catalog.store.full_text import LEAST
 from catalog.store.lexical.analysis import UNSPACED
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine, find_signs
 from catalog.store.listing import allowed_documents, list_source_ids
+from catalog.store.phrases import LEAST
 
 if TYPE_CHECKING:
     import numpy as np

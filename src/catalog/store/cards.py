@@ -21,7 +21,9 @@ from sqlalchemy import Connection, delete, func, insert, select, text
 from catalog.store.checksums import row_checksum
 from catalog.store.document_names import Member
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
-from catalog.store.full_text import (
+from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, word_forms
+from catalog.store.lexical.languages import stop_words
+from catalog.store.phrases import (
     CARD_WEIGHTS,
     CARDS,
     MAX_TERMS,
@@ -31,8 +33,6 @@ from catalog.store.full_text import (
     match_cards,
     quote,
 )
-from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, word_forms
-from catalog.store.lexical.languages import stop_words
 from catalog.store.schema import (
     chunk_sections,
     chunks,
@@ -233,7 +233,7 @@ def card_terms(query: str) -> list[str]:
 
     A compound such as ``foo.bar`` adds its parts and their phrase; a very long one is cut to its
     first parts. In scripts without spaces, every pair of neighbouring characters is a term. Returns
-    the first :data:`~catalog.store.full_text.MAX_TERMS` terms.
+    the first :data:`~catalog.store.phrases.MAX_TERMS` terms.
     """
     terms: dict[str, None] = {}
     for raw in raw_words(query):
@@ -331,9 +331,9 @@ def _named_by(
         return
     if sum(map(len, query_words)) > _MOST_NAME_CHARS:  # FTS5 takes long for long phrases
         return
-    phrase = "{title name} : " + quote(separate_characters(" ".join(query_words)).strip())
+    phrase = quote(separate_characters(" ".join(query_words)).strip())
     columns = (documents.c.file_type, documents.c.title, documents.c.path)
-    _, matching = _matching(connection, phrase)
+    _, matching = _matching(connection, phrase, is_name=True)
     for id_, file_type, title, path in connection.execute(
         matching.add_columns(*columns).where(allowed)
     ):
@@ -357,9 +357,11 @@ def _cardless(
             yield id_, file_type
 
 
-def _matching(connection: Connection, match: str) -> tuple[ColumnElement[float], Select[Any]]:
+def _matching(
+    connection: Connection, match: str, *, is_name: bool = False
+) -> tuple[ColumnElement[float], Select[Any]]:
     """Return the score as an expression, and a query for the ids of documents that match."""
-    matched = match_cards(connection, match)
+    matched = match_cards(connection, match, is_name=is_name)
     joined = matched.join(documents, documents.c.id == matched.c.id)
     return matched.c.score, select(documents.c.id).select_from(joined)
 

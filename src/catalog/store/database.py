@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from catalog.store.postgres import PostgresServer
 
 T = TypeVar("T")
-SCHEMA = "3"
-_UPGRADED = (None, "2")  # None: an empty database; 2: without a note of its version
+SCHEMA = "4"
+_UPGRADED = (None, "2", "3")  # None: an empty database; 2: without a note of its version
 INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexes are checked by
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"
@@ -232,11 +232,10 @@ def _read_version(connection: Connection) -> str | None:
 def create_schema(connection: Connection) -> None:
     """Create the tables and the full text, or what an older store lacks of them."""
     if connection.dialect.name == "postgresql":
-        from catalog.store import postgres_words
+        from catalog.store.postgres_schema import create_own
 
-        postgres_words.create_functions(connection)
         metadata.create_all(connection)
-        postgres_words.create_derived(connection)
+        create_own(connection)
     else:
         metadata.create_all(connection)
         for statement in FULL_TEXT.split(";\n\n"):

@@ -23,7 +23,7 @@ from catalog.store.filter_sql import (
     compile_filter,
     of_datasets,
 )
-from catalog.store.full_text import flag_clause, phrase_clause
+from catalog.store.phrases import flag_clause, phrase_clause
 from catalog.store.schema import chunks, datasets, documents
 
 if TYPE_CHECKING:

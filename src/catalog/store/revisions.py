@@ -34,7 +34,7 @@ from catalog.store.document_names import document_date, field_rows
 from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
-from catalog.store.full_text import CARDS, index_chunks, is_postgres, rebuild_full_text
+from catalog.store.phrases import CARDS, is_postgres, rebuild_full_text
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -301,7 +301,6 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
             )
     _insert_all(connection, chunks, rows)
     note_numbers(connection, chunks, [row["seq"] for row in rows])
-    index_chunks(connection, rows)
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
     _insert_all(connection, outbox, upserts)

@@ -1,7 +1,7 @@
 """Expressions and column types that SQLite and Postgres write differently.
 
 Each expression means the same in both. SQLite's form comes first; its query plans were measured.
-Some forms in Postgres are functions that :mod:`catalog.store.postgres_words` creates.
+Some forms in Postgres are functions that :mod:`catalog.store.postgres_schema` creates.
 
 Postgres compares these texts by their bytes, like SQLite and Python, whatever the language of the
 database. Numbers have 64 bits.
@@ -10,7 +10,6 @@ database. Numbers have 64 bits.
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import BigInteger, Column, Integer, Label, String, Text, TypeDecorator, literal
@@ -20,7 +19,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import Float, NullType
 from sqlalchemy.types import Integer as AnyInteger
 
-from catalog.store.fts_tokens import Match
+from catalog.store.postgres_schema import ACCENTS, CONFIGURATION
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, TableValuedAlias
@@ -114,11 +113,6 @@ class _Folded(_Form):
     type = PlainText
 
 
-class _Shown(_Form):
-    inherit_cache = True
-    type = PlainText
-
-
 class _Position(_Form):
     inherit_cache = True
     type = Integer()
@@ -168,23 +162,11 @@ class _Phrase(_Form):
     inherit_cache = True
 
 
+class _WebQuery(_Form):
+    inherit_cache = True
+
+
 _spell(_Folded, "casefold({0})", "catalog_casefold({0})")
-_HIDDEN = "|".join(  # for Python and Postgres
-    [
-        r"\[(?=[^\[\]]*\]\()",  # of the text of a link
-        r"\]\([^\s()]*\)(?=\w)",
-        r"\]\((?=[^\s()./#:]*[./#:])[^\s()]*( \"[^\"()]*\")?\)",  # not handlers[name](argument)
-        r"https?://[^\s<>\"\[\]()]+",
-        "-\n|\u00ad\n|[\u00ad\u200b\u2060\ufeff]",
-    ]
-)
-_ACCENTS = "[\u0300-\u036f]"
-_spell(
-    _Shown,
-    "shown({0})",
-    f"catalog_casefold(regexp_replace(normalize(regexp_replace({{0}}, '{_HIDDEN}', '', 'g'), NFD), "
-    f"'{_ACCENTS}', '', 'g'))",
-)
 _spell(_Position, "instr({0}, {1})", "strpos({0}, {1})")
 _spell(_IgnoringCase, "{0} COLLATE NOCASE", '(lower({0} COLLATE "C"))')
 _spell(_Short, "{0}", f"(left({{0}}, {SHORT}))")
@@ -203,9 +185,16 @@ _spell(
     " ELSE CAST({0} AS text) END",
 )
 _spell(
+    _WebQuery,
+    "{0}",
+    # Endings of words over 500 characters are left out: Postgres refuses so long a word.
+    f"websearch_to_tsquery('{CONFIGURATION}', regexp_replace(regexp_replace(normalize({{0}}, NFD), "
+    f"'{ACCENTS}', '', 'g'), '(([^\\s\"]{{{{250}}}}){{{{2}}}})[^\\s\"]+', '\\1', 'g'))",
+)
+_spell(
     _Phrase,
     "({0} IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH {1}))",
-    "({0} IN (SELECT rowid FROM chunk_words WHERE words @@ CAST({1} AS tsquery)))",
+    "({0} IN (SELECT seq FROM chunks WHERE words @@ {1}))",
 )
 _spell(_Likely, "likely({0})", "({0})")
 
@@ -230,17 +219,6 @@ def _write_among_postgres(element: _Among, compiler: SQLCompiler, **options: Any
 def casefolded(text: ColumnElement[Any]) -> ColumnElement[str]:
     """Return the case-folded text, as Python folds it."""
     return cast("ColumnElement[str]", _Folded(text))
-
-
-def shown_text(text: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return the text as :func:`as_shown` does."""
-    return cast("ColumnElement[str]", _Shown(text))
-
-
-def as_shown(text: str) -> str:
-    """Return a text without the addresses of links, invisible characters, accents and case."""
-    plain = unicodedata.normalize("NFD", re.sub(_HIDDEN, "", text))
-    return re.sub(_ACCENTS, "", plain).casefold()
 
 
 def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:
@@ -298,6 +276,11 @@ def likely(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return cast("ColumnElement[bool]", _Likely(condition))
 
 
+def web_query(match: ColumnElement[str]) -> ColumnElement[Any]:
+    """Return one of our MATCH texts as it is, in Postgres as a ``tsquery``."""
+    return cast("ColumnElement[Any]", _WebQuery(match))
+
+
 def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
     """Require that the passage with this row number matches one of our FTS5 MATCH texts."""
-    return cast("ColumnElement[bool]", _Phrase(seq, literal(match, Match)))
+    return cast("ColumnElement[bool]", _Phrase(seq, web_query(literal(match, PlainText))))

@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from sqlalchemy.exc import DatabaseError
 from catalog.core.bounded_calls import check_time, is_out_of_time
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error, make_folder, make_private
-from catalog.store.sql_forms import as_shown
 
 BUSY_TIMEOUT_MS = 30_000
 WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
@@ -106,8 +105,7 @@ class SqliteFile:
         try:
             connection.isolation_level = None  # the begin event starts transactions
             connection.set_progress_handler(is_out_of_time, _STEPS)
-            for name, change in (("casefold", str.casefold), ("shown", as_shown)):
-                connection.create_function(name, 1, _of_text(change), deterministic=True)
+            connection.create_function("casefold", 1, _casefold, deterministic=True)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
             _use_log(connection)
@@ -133,8 +131,8 @@ def _use_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _of_text(change: Callable[[str], str]) -> Callable[[object], str | None]:
-    return lambda value: change(value) if isinstance(value, str) else None
+def _casefold(value: object) -> str | None:
+    return value.casefold() if isinstance(value, str) else None
 
 
 def _begin(connection: Connection) -> None:

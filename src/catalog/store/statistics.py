@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError
 
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
-from catalog.store.full_text import is_postgres
+from catalog.store.phrases import is_postgres
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,

@@ -18,7 +18,6 @@ from catalog.core.settings.sections import (
     ServeSettings,
     Settings,
 )
-from catalog.core.settings.text_search import TsvectorSettings
 
 __all__ = [
     "AnswerSettings",
@@ -31,7 +30,6 @@ __all__ = [
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
-    "TsvectorSettings",
     "get_settings",
     "load_settings",
 ]

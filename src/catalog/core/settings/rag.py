@@ -11,7 +11,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from catalog.core.entry_points import Group, find_engine
 from catalog.core.errors import UnknownEngineError
 from catalog.core.settings.qdrant import QdrantSettings
-from catalog.core.settings.text_search import TsvectorSettings
 from catalog.core.settings.variables import (
     V2_PREFIX,
     ApiKey,
@@ -265,7 +264,6 @@ class RAGv2Settings(BaseSettings):
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
-    tsvector: TsvectorSettings = Field(default_factory=TsvectorSettings)
 
     def __init__(self, **values: Any) -> None:
         refuse_unknown_variables(V2_PREFIX, type(self))

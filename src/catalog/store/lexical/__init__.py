@@ -40,10 +40,6 @@ def get_lexical_engine(
 
 def open_full_text(setup: EngineSetup) -> LexicalEngine:
     """Return the engine ``fts``: the store's own full text, by FTS5 or Postgres's text search."""
-    if setup.database.engine.dialect.name == "postgresql":
-        from catalog.store.lexical.tsvector import TsvectorEngine
-
-        return TsvectorEngine(setup.database, setup.dataset, setup.rag.tsvector)
     from catalog.store.lexical.fts import FtsEngine
 
     return FtsEngine(setup.database, setup.dataset)

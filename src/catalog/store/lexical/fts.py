@@ -1,8 +1,4 @@
-"""Keyword search in the store's own full text, with nothing to refresh: SQLite's engine ``fts``.
-
-For a store in Postgres it searches the words stored there, which are cut alike. Other engines use
-that for queries of stop words only, or when their server is away.
-"""
+"""Keyword search in the store's own full text, with nothing to refresh: SQLite's engine ``fts``."""
 
 from __future__ import annotations
 
@@ -26,10 +22,10 @@ from sqlalchemy import (
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.full_text import LEAST, fts_words, is_postgres, match_all, match_any, quote
 from catalog.store.lexical.analysis import fold, other_spellings, raw_words
 from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.languages import stop_words
+from catalog.store.phrases import LEAST, fts_words, is_postgres, match_all, match_any, quote
 from catalog.store.schema import chunks, datasets
 from catalog.store.sql_forms import contains, holds_phrase
 
@@ -77,9 +73,9 @@ class FtsEngine:
 
     def _search(self, connection: Connection, match: str, k: int, restriction: Restriction) -> Hits:
         if is_postgres(connection):
-            from catalog.store.lexical.postgres_bm25 import search_truth
+            from catalog.store.lexical.postgres_fts import search_words
 
-            return search_truth(connection, match, k, restriction)
+            return search_words(connection, match, min(k, _MAX_ROWS), restriction)
         alone = _is_alone(connection, self.dataset)
         rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
         hits = [Hit(seq, max(score, LEAST)) for seq, score in rows]

@@ -1,0 +1,170 @@
+"""The full text of passages and cards: FTS5's tables in SQLite, generated columns in Postgres.
+
+Both are asked by MATCH texts in which every word is in double quotes, inside which neither FTS5
+(https://www.sqlite.org/fts5.html#full_text_query_syntax) nor Postgres's ``websearch_to_tsquery``
+knows a syntax. So nothing that a user types acts as an operator.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    Connection,
+    Float,
+    Integer,
+    and_,
+    column,
+    false,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    table,
+    text,
+)
+
+from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
+from catalog.store.schema import chunks
+from catalog.store.sql_forms import PlainText, casefolded, contains, holds_phrase, web_query
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Subquery
+
+
+MAX_TERMS = 64
+_FIELDS = (chunks.c.title, chunks.c.headings, chunks.c.text)
+_NUMBER = re.compile(r"(?:(?<!\S)[-+\u2212])?[0-9]+(?:[.,][0-9]+)*")
+_BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
+_WORD = re.compile(f"[{WORD_CHARACTERS}]+")
+CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
+_LABELS: Any = literal_column("CAST('{0.25,0.5,0.75,1}' AS real[])")  # summary … title
+LEAST = 1e-9  # the least score of a match, so that rounding cannot make it 0
+CARDS = table(
+    "document_cards_fts",
+    *(column(name, PlainText) for name in CARD_WEIGHTS),
+    column("rowid", Integer),
+)
+_TABLES = tuple(  # FTS5 takes commands in a column with the table's name
+    table(name, column(name), column("rank")) for name in ("chunks_fts", "document_cards_fts")
+)
+
+
+def fts_words(text: str) -> list[str]:
+    """Return the runs of letters, digits and marks, in order, that FTS5's unicode61 would index."""
+    return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
+
+
+def quote(word: str) -> str:
+    """Return a string of a MATCH text, which may contain any character: a word or phrase."""
+    return '"' + word.replace('"', '""') + '"'
+
+
+def match_any(terms: Iterable[str]) -> str:
+    """Return a MATCH text for at least one of the terms (the first :data:`MAX_TERMS`)."""
+    return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
+
+
+def match_all(words: Sequence[str]) -> str:
+    """Return a MATCH text for all of the words, which ranks them highest as one phrase."""
+    each = " ".join(quote(word) for word in list(dict.fromkeys(words))[:MAX_TERMS])
+    return f"{quote(' '.join(words[:MAX_TERMS]))} OR {each}"
+
+
+def phrase_clause(phrase: str) -> ColumnElement[bool]:
+    """Require that a chunk contains these words as a phrase; nothing meets a phrase without a word.
+
+    A phrase with characters of a script without spaces (or Hangul) must occur literally, in any
+    case, also inside other words. A name with characters that are not indexed, such as ``c++`` or
+    ``.net``, must occur literally as well. A number must be whole: 500 is not in 1,500.
+    """
+    words = fts_words(phrase)[:MAX_TERMS]
+    if not words:
+        return false()
+    if UNSPACED.search(phrase):
+        forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
+        return or_(*(_contains(form) for form in forms))
+    names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
+    numbers = list(dict.fromkeys(_NUMBER.findall(phrase)))
+    return and_(
+        holds_phrase(chunks.c.seq, quote(" ".join(words))),
+        *(_contains(name) for name in names[:MAX_TERMS]),
+        *(
+            or_(*(field.regexp_match(_whole(number)) for field in _FIELDS))
+            for number in numbers[:MAX_TERMS]
+        ),
+    )
+
+
+def flag_clause(word: str) -> ColumnElement[bool]:
+    """Require that a chunk has the word as a flag, as in ``find -name`` or ``--name``."""
+    flags = [f"{sign}-{word}" for sign in _BEFORE_FLAG]
+    written = or_(*(contains(field, flag) for field in _FIELDS for flag in flags))
+    return and_(phrase_clause(word), written)
+
+
+def _contains(written: str) -> ColumnElement[bool]:
+    folded = written.casefold()
+    if folded == written.upper():  # no letter has a case
+        return or_(*(contains(field, written) for field in _FIELDS))
+    return or_(*(contains(casefolded(field), folded) for field in _FIELDS))
+
+
+def _whole(number: str) -> str:
+    """Return a pattern for a number that is no part of a larger one; for Python and Postgres."""
+    return rf"(?<![0-9])(?<![0-9][.,]){re.escape(number)}(?![0-9])(?![.,][0-9])"
+
+
+def is_postgres(connection: Connection) -> bool:
+    """Return whether the store is in Postgres."""
+    return connection.dialect.name == "postgresql"
+
+
+def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add new cards to the full text; a row has the columns of :data:`CARDS`."""
+    connection.execute(insert(CARDS), list(rows))
+
+
+def match_cards(connection: Connection, match: str, *, is_name: bool = False) -> Subquery:
+    """Return the ids of the cards that match, with their relevance as ``score``.
+
+    With ``is_name`` title or name must match. The score is BM25 over the weighted columns, in
+    Postgres ``ts_rank_cd``; it is only computed if the query selects it.
+    """
+    score: Any
+    if is_postgres(connection):
+        words: Any = column("words")
+        query = web_query(literal(match, PlainText))
+        score = func.greatest(LEAST, func.ts_rank_cd(_LABELS, words, query, 1))
+        named = func.ts_filter(words, literal_column("CAST('{a,b}' AS \"char\"[])"))
+        is_match = (named if is_name else words).op("@@")(query)
+        return select(CARDS.c.rowid.label("id"), score.label("score")).where(is_match).subquery()
+    weights = ", ".join(map(str, CARD_WEIGHTS.values()))
+    score = literal_column(f"max({LEAST}, -bm25(document_cards_fts, {weights}))", Float)
+    asked = f"{{title name}} : ({match})" if is_name else match
+    return (
+        select(CARDS.c.rowid.label("id"), score.label("score"))
+        .where(text("document_cards_fts MATCH :match").bindparams(match=asked))
+        .limit(-1)  # so that the match runs once, whatever is joined to it
+        .subquery()
+    )
+
+
+def check_full_text(connection: Connection) -> None:
+    """Compare SQLite's full text with its rows; takes the write lock.
+
+    Raises the driver's error if they differ. In Postgres they are columns of the rows.
+    """
+    for index in () if is_postgres(connection) else _TABLES:
+        connection.execute(insert(index).values({index.name: "integrity-check", "rank": 1}))
+
+
+def rebuild_full_text(connection: Connection) -> None:
+    """Rebuild SQLite's full text from its rows."""
+    for index in () if is_postgres(connection) else _TABLES:
+        connection.execute(insert(index).values({index.name: "rebuild"}))
