@@ -113,6 +113,7 @@ def test_an_answer_in_the_last_sentence_of_a_long_chunk_is_found_by_vectors(tmp_
 
 
 @needs_minilm
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_minilm_through_huggingface_gives_the_reference_similarities():
     # Reference cosines of the sentence-transformers documentation: .6660 .1046 .1411

@@ -157,6 +157,7 @@ def test_the_vectors_of_fastembeds_own_exports_have_length_one():
     assert vector == pytest.approx(long / np.linalg.norm(long))
 
 
+@pytest.mark.slow
 def test_a_model_that_needs_its_own_code_is_refused_under_torch(tmp_path):
     pytest.importorskip("sentence_transformers")
     for name, content in (("model.safetensors", b""), ("tokenizer.json", b"{}")):

@@ -47,6 +47,7 @@ def folder(tmp_path_factory):
 
 huggingface = [
     pytest.mark.huggingface,
+    pytest.mark.slow,
     needs_minilm,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
@@ -155,6 +156,7 @@ def test_a_reranker_with_layers_after_the_pooling_is_read_whole(tmp_path):
     assert len({round(score, 4) for score in scores}) == len(PASSAGES)
 
 
+@pytest.mark.slow
 def test_a_language_model_that_is_no_reranker_is_refused(tmp_path):
     pytest.importorskip("sentence_transformers")
     (tmp_path / "model.safetensors").write_bytes(b"")
