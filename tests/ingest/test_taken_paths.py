@@ -10,7 +10,8 @@ import pytest
 
 from catalog.ingest import sync as sync_module
 from catalog.library.health import diagnose
-from catalog.library.indexing import Indexer, import_chunks
+from catalog.library.importing import import_chunks
+from catalog.library.indexing import Indexer
 from catalog.store import portable
 from catalog.store.chunks import read_documents
 from catalog.store.manifest import entries

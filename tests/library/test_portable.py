@@ -22,7 +22,8 @@ from catalog.core.errors import (
 from catalog.ingest.pipeline import pipeline_fingerprint
 from catalog.ingest.sync_report import Silent
 from catalog.interfaces.calls import LocalEngine
-from catalog.library.indexing import Indexer, import_chunks
+from catalog.library.importing import import_chunks
+from catalog.library.indexing import Indexer
 from catalog.store import portable
 from catalog.store.engine_types import read_stamp
 from catalog.store.portable import export_chunks

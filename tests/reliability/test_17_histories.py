@@ -14,7 +14,8 @@ from sqlalchemy import select
 
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.health import diagnose
-from catalog.library.indexing import Indexer, import_chunks
+from catalog.library.importing import import_chunks
+from catalog.library.indexing import Indexer
 from catalog.store import portable
 from catalog.store.backup import back_up, restore
 from catalog.store.portable import export_chunks

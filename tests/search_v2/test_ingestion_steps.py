@@ -15,7 +15,8 @@ from llama_index.core.schema import MetadataMode, TextNode, TransformComponent
 
 from catalog.core.errors import InputError
 from catalog.ingest.pipeline import Pipeline
-from catalog.library.indexing import import_chunks, rebuild_indexes
+from catalog.library.importing import import_chunks
+from catalog.library.indexing import rebuild_indexes
 from catalog.search_v2 import CatalogRetriever, IngestionPipelineBuilderV2, SearchServiceV2
 from catalog.store.chunks import find_by_path, find_chunks
 from catalog.store.portable import export_chunks

@@ -28,7 +28,8 @@ from catalog.core.params import (
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
-from catalog.library.get import DocumentLines, find_document, find_parts, read_part
+from catalog.library.document_lines import DocumentLines
+from catalog.library.get import find_document, find_parts, read_part
 from catalog.library.health import describe_store
 from catalog.library.names import WHOLE, role_scope
 

@@ -6,11 +6,10 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from catalog.core.errors import (
     CatalogError,
@@ -27,7 +26,7 @@ from catalog.ingest.changes import FolderChanges, SyncPreview, preview_sync
 from catalog.ingest.embedding import embed_waiting
 from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
-from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
+from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexes import Indexes
@@ -52,11 +51,9 @@ from catalog.store.embedding_cache import (
     describe_unused_fits,
     read_stored_model,
     require_model,
-    settle_waiting,
 )
 from catalog.store.manifest import files_of_paths, forget
 from catalog.store.phrases import rebuild_full_text
-from catalog.store.portable import Import, portable_file
 from catalog.store.revisions import (
     count_rows,
     forget_removal,
@@ -67,10 +64,6 @@ from catalog.store.revisions import (
 )
 from catalog.store.statistics import count_totals
 from catalog.store.vectors import VECTOR_ENGINES
-
-if TYPE_CHECKING:
-    from catalog.library.library import Library
-
 
 _log = logging.getLogger(__name__)
 MANY_PASSAGES = 100_000  # from here on Qdrant is faster than ``flat``
@@ -157,7 +150,7 @@ class Indexer:
             notes = (*notes, *report.notes, *made.notes())
             progress.start(0, "indexing words", then="embedding")
             later: dict[str, str] = {}  # a note for each reason
-            _derive_words(library, dataset, later)
+            derive_words(library, dataset, later)
             report = replace(report, words_seconds=time.monotonic() - clock)
             embedding = embed_waiting(
                 library.database,
@@ -170,7 +163,7 @@ class Indexer:
             )
             if reread:
                 _attempt("vector index", lambda: library.indexes.vector(dataset).rebuild(), later)
-            _derive_vectors(library, dataset, later)
+            derive_vectors(library, dataset, later)
         notes += (*embedding.notes, *later.values())
         notes += self._language_notes(dataset) if embedding.embedded else ()
         notes += self._size_notes(dataset)
@@ -243,6 +236,13 @@ class Indexer:
             reread=reread,
         )
         preview = preview_sync(library.database, changes, ingest.max_missing_fraction)
+        notes = preview.notes + made.notes()
+        with library.database.read() as connection:
+            documents, passages = count_waiting(connection, dataset)
+        if passages:
+            notes += (
+                f"{passages} passages of {documents} documents wait to be embedded, and would be",
+            )
         return replace(
             preview,
             settings={
@@ -250,7 +250,7 @@ class Indexer:
                 for name, (ours, theirs) in made.differences.items()
             },
             recut_documents=made.count_recut()[0] if made.differences else 0,
-            notes=preview.notes + made.notes() + self._waiting_notes(dataset),
+            notes=notes,
         )
 
     def rebuild(
@@ -262,15 +262,10 @@ class Indexer:
         """
         with self._library.database.read() as connection:
             stored = list_datasets(connection)
-        missing = [
-            dataset.root or dataset.name
-            for dataset in stored
-            if not dataset.root or not Path(dataset.root).exists()
-        ]
-        if missing:
-            raise SourceError(
-                f"cannot rebuild: there is no folder to read {', '.join(missing)} from"
-            )
+        gone = [one for one in stored if not (one.root and Path(one.root).exists())]
+        if gone:
+            names = ", ".join(one.root or one.name for one in gone)
+            raise SourceError(f"cannot rebuild: there is no folder to read {names} from")
         if keep_settings:
             for dataset in stored:  # raises, if at all, before a vector is dropped
                 IndexingSettings(self._library, dataset.name)
@@ -433,20 +428,15 @@ class Indexer:
             return ()
         return (f"{passages:,} passages: IDX_RAG_V2__VECTOR_ENGINE=qdrant searches them faster",)
 
-    def _waiting_notes(self, dataset: str) -> tuple[str, ...]:
-        with self._library.database.read() as connection:
-            documents, passages = count_waiting(connection, dataset)
-        if not passages:
-            return ()
-        return (f"{passages} passages of {documents} documents wait to be embedded, and would be",)
 
-
-def _derive_words(library: Library, dataset: str, later: dict[str, str]) -> None:
+def derive_words(library: Library, dataset: str, later: dict[str, str]) -> None:
+    """Bring keyword index and cards up to date; ``later`` gets a note on what cannot be now."""
     _attempt("lexical index", library.indexes.lexical(dataset).refresh, later)
     _attempt("catalog", partial(make_cards, library.database, dataset), later)
 
 
-def _derive_vectors(library: Library, dataset: str, later: dict[str, str]) -> None:
+def derive_vectors(library: Library, dataset: str, later: dict[str, str]) -> None:
+    """Bring the vector index and what is measured on it up to date, like :func:`derive_words`."""
     _attempt("vector index", lambda: library.indexes.vector(dataset).refresh(), later)
     measure = partial(refresh_agreement, library, dataset)
     _attempt("agreement of vectors and words", measure, later)
@@ -525,94 +515,3 @@ def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
 
 def _no_model() -> StoredModel:
     raise StoreError("this store has no embeddings yet")
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """The counts of an import.
-
-    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
-    equal to the file's. ``waiting`` passages have no vector and are found by words.
-    """
-
-    datasets: tuple[str, ...]
-    added: int
-    replaced: int
-    unchanged: int
-    chunks: int
-    embedded: int
-    waiting: int
-    failed: tuple[Failure, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def import_chunks(
-    library: Library,
-    source: Path,
-    *,
-    datasets: Sequence[str] = (),
-    root: Path | None = None,
-    progress: Progress | None = None,
-) -> ImportReport:
-    """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
-
-    Documents in the file replace stored ones with the same path; the rest stay. If run again, it
-    continues where it ended and adds nothing twice. Passages without a vector in the file are
-    embedded. ``root`` is the folder for updates of the datasets. Without it, the folder in the file
-    is used if one of the dataset's files is there unchanged. Raises :class:`InputError` with the
-    line for a damaged, invalid or newer record; then all documents before it are imported
-    completely. Raises :class:`EmbeddingMismatchError` for vectors of another model than the
-    store's, and the errors of ``Indexer.build``.
-    """
-    progress = progress or Silent()
-    embedded = waiting = 0
-    failed: tuple[Failure, ...] = ()
-    with ExitStack() as locks:
-
-        def hold(dataset: str) -> None:
-            locks.close()
-            locks.enter_context(Indexer(library).hold(dataset, progress))
-
-        file = portable_file(source)
-        if not file.is_file():
-            raise SourceError(f"there is no file {file}: create one with 'catalog export'")
-        run = Import(
-            library.database,
-            library.settings,
-            file,
-            datasets=datasets,
-            root=root,
-            wanted=library.wanted_model,
-            hold=hold,
-        )
-        progress.start(file.stat().st_size, "importing")
-        for size in run.read():
-            progress.advance(size, "", f"{run.counts['documents']:,} documents")
-        notes = run.notes
-        for dataset in run.opened:
-            run.hold(dataset)
-            later: dict[str, str] = {}
-            _derive_words(library, dataset, later)
-            with library.database.write() as connection:
-                is_waiting = settle_waiting(connection, dataset)
-            if is_waiting:
-                pipeline = IndexingSettings(library, dataset).build()
-                report = embed_waiting(library.database, dataset, pipeline, progress=progress)
-                embedded += report.embedded
-                failed += report.failed
-                notes += report.notes
-            _derive_vectors(library, dataset, later)
-            notes += later.values()
-            with library.database.read() as connection:
-                waiting += count_waiting(connection, dataset)[1]
-    return ImportReport(
-        tuple(run.opened),
-        run.counts["added"],
-        run.counts["replaced"],
-        run.counts["unchanged"],
-        run.counts["chunks"],
-        embedded,
-        waiting,
-        failed,
-        tuple(dict.fromkeys(notes)),  # several datasets may have the same
-    )

@@ -81,7 +81,7 @@ _WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of dat
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DocumentPart:
     """The requested part of a document: numbers of its unit, lines of a cell, or seconds.
 
     Both ends of each range are included; ``None`` is from the beginning, or to the end. ``cells``
@@ -95,7 +95,7 @@ class Part:
     cells: str | None = None
 
 
-WHOLE = Part()
+WHOLE = DocumentPart()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Reading:
 
     name: str
     form: Literal["name", "colon", "shown", "sheet", "title"] = "name"
-    parts: Mapping[str, Part] | None = None
+    parts: Mapping[str, DocumentPart] | None = None
 
 
 def readings(reference: str) -> Iterator[Reading]:
@@ -139,23 +139,27 @@ def readings(reference: str) -> Iterator[Reading]:
         yield from _read_header(form)
 
 
-def _counted(start: tuple[int, ...], last: tuple[int, ...]) -> dict[str, Part]:
+def _counted(start: tuple[int, ...], last: tuple[int, ...]) -> dict[str, DocumentPart]:
     """Return the parts that numbers after a colon may mean."""
     if len(start) == 1 and len(last) < 2:
         ends = start[0], (last or start)[0]
-        return {"any": Part(*ends), "second": Part(seconds=ends)}
-    parts = {"time": Part(seconds=(read_clock(start), read_clock(last or start)))}
+        return {"any": DocumentPart(*ends), "second": DocumentPart(seconds=ends)}
+    parts = {"time": DocumentPart(seconds=(read_clock(start), read_clock(last or start)))}
     if len(start) == 2 and len(last) < 2:
-        parts["cell"] = Part(start[0], start[0], lines=(start[1], (last or start[1:])[0]))
+        parts["cell"] = DocumentPart(start[0], start[0], lines=(start[1], (last or start[1:])[0]))
     return parts
 
 
 def _read_link(form: str) -> Reading:
     linked = _LINKED.search(form)
-    parts: dict[str, Part] | None = {}
+    parts: dict[str, DocumentPart] | None = {}
     if linked is not None:
         at = int(linked[2]), int(linked[2])
-        parts = {"page": Part(*at)} if linked[1] == "page" else {"moment": Part(seconds=at)}
+        parts = (
+            {"page": DocumentPart(*at)}
+            if linked[1] == "page"
+            else {"moment": DocumentPart(seconds=at)}
+        )
     if "://" not in form:
         return Reading(form.rpartition("#")[0], "shown", parts)
     return Reading(without_seconds(form), "shown", parts if parts or "#" in form else None)
@@ -183,21 +187,21 @@ def _read_header(form: str) -> Iterator[Reading]:
         yield Reading(form[: shown.start() - len(end)], "shown", parts)
     elif sheet := _SHEET.search(end):
         name = form[: sheet.start() - len(end)]
-        yield Reading(name, "sheet", {"row": Part(cells=sheet[1])})
+        yield Reading(name, "sheet", {"row": DocumentPart(cells=sheet[1])})
 
 
-def _shown_parts(shown: re.Match[str]) -> dict[str, Part]:
+def _shown_parts(shown: re.Match[str]) -> dict[str, DocumentPart]:
     if shown["cells"]:
-        return {"row": Part(cells=shown["cells"])}
+        return {"row": DocumentPart(cells=shown["cells"])}
     if shown["unit"] is None:
         clocks = (shown["clock"] or shown["from"], shown["to"] or shown["clock"] or shown["from"])
         begin, end = (read_clock(map(int, one.split(":"))) for one in clocks)
-        return {"moment" if begin == end else "time": Part(seconds=(begin, end))}
+        return {"moment" if begin == end else "time": DocumentPart(seconds=(begin, end))}
     numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
     first, last = map(int, numbers.split("-"))
     line, line_end = shown["line"], shown["line_end"]
     lines = (int(line), int(line_end or line)) if line else None
-    return {shown["unit"]: Part(first, last, lines=lines)}
+    return {shown["unit"]: DocumentPart(first, last, lines=lines)}
 
 
 def read_clock(clock: Iterable[int]) -> int:
@@ -329,7 +333,7 @@ class Names:
         return self.only_seen(found)
 
     def records_at(
-        self, reading: Reading, given: Part = WHOLE
+        self, reading: Reading, given: DocumentPart = WHOLE
     ) -> tuple[list[tuple[str, int]], int] | None:
         """Return path and line of the records at a place of a file of records, and its last line.
 
@@ -341,7 +345,11 @@ class Names:
         files = [file for file in self._record_files if name in (file, _without_folder(file))]
         if not files or reading.form == "title" or self.exactly(reading):
             return None
-        part = parts.get("record") or parts.get("any") or Part(0, 0) if given == WHOLE else given
+        part = (
+            parts.get("record") or parts.get("any") or DocumentPart(0, 0)
+            if given == WHOLE
+            else given
+        )
         for file in files:
             found = [
                 (path, line)

@@ -18,7 +18,7 @@ from catalog.interfaces.server.mcp.protocol import (
     document_uri,
     parse_document_uri,
 )
-from catalog.library.get import DocumentLines, Line
+from catalog.library.document_lines import DocumentLines, NumberedLine
 from catalog.store.chunks import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 
@@ -61,7 +61,7 @@ def holding(text, path="a.md"):
             raise DocumentNotFoundError("no document")
         about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
         document = StoredDocument(**{**about, "path": path, "text": text, "metadata": {}})
-        lines = tuple(Line(one, n, n, n) for n, one in enumerate(text.split("\n"), start=1))
+        lines = tuple(NumberedLine(one, n, n, n) for n, one in enumerate(text.split("\n"), start=1))
         part = DocumentLines(document, lines, len(lines))
         return document_dict(part, asked["max_bytes"])
 

@@ -302,7 +302,7 @@ def import_(
         catalog import notes.jsonl -d notes --root ~/notes
     """
     from catalog.core.errors import SourceError
-    from catalog.library.indexing import import_chunks
+    from catalog.library.importing import import_chunks
     from catalog.store.portable import portable_file
 
     if not portable_file(file).is_file():

@@ -1,0 +1,107 @@
+"""Fill datasets from ``chunks.jsonl``, and bring what is derived of them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.core.errors import SourceError
+from catalog.ingest.embedding import embed_waiting
+from catalog.ingest.sync_report import Failure, Progress, Silent
+from catalog.library.indexing import Indexer, derive_vectors, derive_words
+from catalog.library.indexing_settings import IndexingSettings
+from catalog.library.library import Library
+from catalog.store.embedding_cache import count_waiting, settle_waiting
+from catalog.store.portable import Import, portable_file
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The counts of an import.
+
+    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
+    equal to the file's. ``waiting`` passages have no vector and are found by words.
+    """
+
+    datasets: tuple[str, ...]
+    added: int
+    replaced: int
+    unchanged: int
+    chunks: int
+    embedded: int
+    waiting: int
+    failed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def import_chunks(
+    library: Library,
+    source: Path,
+    *,
+    datasets: Sequence[str] = (),
+    root: Path | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
+
+    Documents in the file replace stored ones with the same path; the rest stay. If run again, it
+    continues where it ended. Passages without a vector in the file are embedded. ``root`` is the
+    folder for updates; without it, that in the file is used if one of the dataset's files is there
+    unchanged. Raises :class:`InputError` with the line for a damaged, invalid or newer record: all
+    documents before it are imported. Raises :class:`EmbeddingMismatchError` for vectors of another
+    model than the store's, and the errors of ``Indexer.build``.
+    """
+    progress = progress or Silent()
+    embedded = waiting = 0
+    failed: tuple[Failure, ...] = ()
+    with ExitStack() as locks:
+
+        def hold(dataset: str) -> None:
+            locks.close()
+            locks.enter_context(Indexer(library).hold(dataset, progress))
+
+        file = portable_file(source)
+        if not file.is_file():
+            raise SourceError(f"there is no file {file}: create one with 'catalog export'")
+        run = Import(
+            library.database,
+            library.settings,
+            file,
+            datasets=datasets,
+            root=root,
+            wanted=library.wanted_model,
+            hold=hold,
+        )
+        progress.start(file.stat().st_size, "importing")
+        for size in run.read():
+            progress.advance(size, "", f"{run.counts['documents']:,} documents")
+        notes = run.notes
+        for dataset in run.opened:
+            run.hold(dataset)
+            later: dict[str, str] = {}
+            derive_words(library, dataset, later)
+            with library.database.write() as connection:
+                is_waiting = settle_waiting(connection, dataset)
+            if is_waiting:
+                pipeline = IndexingSettings(library, dataset).build()
+                report = embed_waiting(library.database, dataset, pipeline, progress=progress)
+                embedded += report.embedded
+                failed += report.failed
+                notes += report.notes
+            derive_vectors(library, dataset, later)
+            notes += later.values()
+            with library.database.read() as connection:
+                waiting += count_waiting(connection, dataset)[1]
+    return ImportReport(
+        tuple(run.opened),
+        run.counts["added"],
+        run.counts["replaced"],
+        run.counts["unchanged"],
+        run.counts["chunks"],
+        embedded,
+        waiting,
+        failed,
+        tuple(dict.fromkeys(notes)),  # several datasets may have the same
+    )
