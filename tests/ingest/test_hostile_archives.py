@@ -77,6 +77,13 @@ def test_names_that_point_elsewhere_are_only_names(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.docx"]
 
 
+def test_an_entry_without_a_name_is_passed_over(tmp_path):
+    (tmp_path / "made.zip").write_bytes(WORD)
+    with zipfile.ZipFile(tmp_path / "made.zip", "a") as made:
+        made.writestr(zipfile.ZipInfo(""), "x")
+    assert document(tmp_path, "a.docx", (tmp_path / "made.zip").read_bytes()).text == "walrus"
+
+
 def test_a_file_that_needs_a_password_is_refused(tmp_path):
     assert refused(tmp_path, "a.docx", zips.encrypted(WORD)) == "protected by a password"
 

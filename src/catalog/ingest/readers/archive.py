@@ -96,7 +96,7 @@ class Archive:
     def __init__(self, opened: zipfile.ZipFile, limits: ReadLimits) -> None:
         self._zip = opened
         self._limit = self._left = limits.unpacked_bytes
-        files = (info for info in opened.infolist() if not info.is_dir())
+        files = (info for info in opened.infolist() if info.filename and not info.is_dir())
         self._entries = {info.filename.replace("\\", "/").lstrip("/"): info for info in files}
         self._folded = {name.casefold(): name for name in self._entries}
         self.names = tuple(self._entries)
