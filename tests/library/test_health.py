@@ -11,7 +11,7 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.locks import POINTS_LOCK
+from catalog.store.vectors.base import POINTS_LOCK
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import open_qdrant_library, write
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import CatalogError, EngineError, EngineLockedError
+from filelock import FileLock, Timeout
+
+from catalog.core.errors import CatalogError
+from catalog.core.files import describe_os_error
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
@@ -16,8 +20,8 @@ from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.engine_types import Hit, Hits, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
-from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
+from catalog.store.vectors.base import POINTS_LOCK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,20 +114,12 @@ class Indexes:
                     get(dataset).refresh()
             except CatalogError as error:
                 yield f"the part on a server stays: {error}"
-        yield from self.remove_folders(dataset)
-
-    def remove_folders(self, dataset: str) -> Iterator[str]:
-        """Remove the folders of a dataset's indexes, `v1`'s too; yield those that stay, and why.
-
-        For a link, only the link is removed.
-        """
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
         rag = self._settings.rag_v2
-        points = {*VECTOR_ENGINES, rag.vector_engine}
         words = {"bm25", rag.lexical_engine}.difference(LEXICAL_ENGINES[1:])
-        locks = {folder / name: folder / name / POINTS_LOCK for name in points}
-        locks |= {folder / name: folder / name / WORDS_LOCK for name in words}
+        names = {*VECTOR_ENGINES, rag.vector_engine, *words}
+        locks = {folder / name: folder / name / POINTS_LOCK for name in names}
         locks |= {stock / dataset: stock / f".{dataset}.lock"}  # the v1 index has texts
         for index in (folder, *locks):
             if index.is_symlink():
@@ -132,11 +128,13 @@ class Indexes:
         for index, lock in locks.items():
             try:
                 if index.is_dir():
-                    remove_folder(index, lock)
-            except EngineLockedError as error:
-                yield f"{error}, here or in another process: it stays until this is run again"
-            except EngineError as error:
-                yield f"an index stays: {error}"
+                    with FileLock(lock, timeout=0, mode=0o600, thread_local=False):
+                        shutil.rmtree(index)
+            except Timeout:
+                where = f"{index} is open, here or in another process"
+                yield f"{where}: it stays until this is run again"
+            except OSError as error:
+                yield f"an index stays: cannot remove {describe_os_error(index, error)}"
         with suppress(OSError):  # somebody else's file may be in it
             folder.rmdir()
 

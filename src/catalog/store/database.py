@@ -13,6 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,7 +34,7 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.core.files import describe_os_error, home_folder, make_folder
-from catalog.core.settings import Settings
+from catalog.core.settings import RAGv2Settings, Settings
 from catalog.store.schema import FULL_TEXT, meta, metadata
 from catalog.store.sqlite import SqliteFile
 
@@ -214,6 +215,22 @@ class Database:
                     self.engine.dispose()
                     self._prepare()
                     self.replacements += 1
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """The arguments of an engine; later versions may add some.
+
+    ``folder`` is for its derived files and need not exist yet. ``dim`` and ``fingerprint`` describe
+    the embedding model, for vector engines.
+    """
+
+    database: Database
+    dataset: str
+    folder: Path
+    rag: RAGv2Settings
+    dim: int = 0
+    fingerprint: str = ""
 
 
 def _read_version(connection: Connection) -> str | None:

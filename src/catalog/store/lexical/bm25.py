@@ -29,9 +29,8 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
 from catalog.store.chunks import read_headings
-from catalog.store.database import Database
+from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_setup import EngineSetup
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread, Stamp, allowed_seqs
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.lexical.analysis import Term, TextAnalyzer, indexed_text, raw_words

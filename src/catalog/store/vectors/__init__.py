@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.entry_points import OURS, load_engine
 from catalog.core.settings import RAGv2Settings
-from catalog.store.engine_setup import EngineSetup
+from catalog.store.database import EngineSetup
 
 if TYPE_CHECKING:
     from catalog.store.database import Database

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+POINTS_LOCK = "lock"  # in the folder of an index, while it is open
+
 
 class VectorEngine(Protocol):
     """Nearest-neighbour search over one dataset's embedded windows."""

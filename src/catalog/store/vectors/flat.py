@@ -18,9 +18,8 @@ from sqlalchemy import Connection, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
-from catalog.store.database import Database
+from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_setup import EngineSetup
 from catalog.store.engine_types import (
     FLAT,
     Hits,

@@ -19,8 +19,8 @@ from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedErr
 from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, read_stamp
-from catalog.store.locks import POINTS_LOCK
 from catalog.store.statistics import count_vectors
+from catalog.store.vectors.base import POINTS_LOCK
 from catalog.store.vectors.outbox import Outbox, StaleIndexError, is_pending
 from catalog.store.vectors.point_search import (
     PointCondition,

@@ -20,7 +20,7 @@ import numpy as np
 
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
 from catalog.core.files import make_folder
-from catalog.store.engine_setup import EngineSetup
+from catalog.store.database import EngineSetup
 from catalog.store.vectors.folder_engine import FolderEngine
 from catalog.store.vectors.point_search import PointCondition, PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
