@@ -46,7 +46,7 @@ def converted(tmp_path_factory):
     assert first == second
     assert (Path(first) / "model.onnx").is_file()
     yield cache
-    _load_model.cache_clear()  # 700 MB, which no other test needs
+    _load_model.cache_clear()  # 700 MB, which the next tests may use
     _load_tokenizer.cache_clear()
 
 
