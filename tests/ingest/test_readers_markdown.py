@@ -74,6 +74,7 @@ def test_a_rule_below_a_list_a_quote_or_a_blank_line_makes_no_heading() -> None:
         ("![logo](x.png) _Fine_ &amp; ~~old~~", "logo Fine & old"),
         ("C# {#c-sharp}", "C#"),
         (r"1 \* 2", "1 * 2"),
+        ("10<sup>6</sup> t of H<SUB>2</SUB>O", "10^6 t of H_2O"),
     ],
 )
 def test_markup_in_titles_becomes_plain_text(markup: str, plain: str) -> None:

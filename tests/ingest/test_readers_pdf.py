@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 from pypdf import PdfReader as PypdfReader
 from pypdf import PdfWriter
-from pypdf.generic import NameObject, TextStringObject
+from pypdf.generic import (
+    BooleanObject,
+    NameObject,
+    NumberObject,
+    PdfObject,
+    TextStringObject,
+)
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.documents import ParsedDocument
@@ -476,6 +482,16 @@ def test_the_properties_become_metadata() -> None:
 def test_a_stated_confidentiality_is_handed_on(name: str, level: str) -> None:
     data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata({f"/{name}": "secret"}))
     assert settle_level(read(data).metadata)["confidentiality"] == level
+
+
+@pytest.mark.parametrize("value", [TextStringObject(""), NumberObject(5), BooleanObject(True)])
+def test_a_confidentiality_that_is_no_text_is_unreadable(value: PdfObject) -> None:
+    def change(writer: PdfWriter) -> None:
+        assert writer._info is not None
+        writer._info[NameObject("/Confidentiality")] = value
+
+    data = rewritten(drawn(lines(BODY)), change)
+    assert read(data).metadata["confidentiality"] == "unreadable"
 
 
 def test_what_a_program_writes_for_nothing_is_no_author() -> None:

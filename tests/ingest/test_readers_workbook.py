@@ -131,6 +131,15 @@ def test_numbers_are_bare_and_a_formula_without_a_value_is_shown():
     )
 
 
+def test_raised_and_lowered_letters_within_a_cell_are_shown():
+    run = '<r><rPr><vertAlign val="{}"/><sz val="9"/></rPr><t>{}</t></r>'
+    between = '<r><t xml:space="preserve"> of H</t></r>'
+    runs = f"{run.format('superscript', 6)}{between}{run.format('subscript', 2)}"
+    cell = f'<c r="A1" t="inlineStr"><is><r><t>10</t></r>{runs}</is></c>'
+    rows = sheet_xml([["x"]]).replace('<c r="A1" t="inlineStr"><is><t>x</t></is></c>', cell)
+    assert read(workbook({"S": rows}))[0].text == "S\n10^6 of H_2"
+
+
 def test_comments_and_text_boxes_stand_after_the_rows_of_their_sheet():
     links = "".join(
         f'<Relationship Id="{kind}" Type="{LINKS}/{kind}" Target="{kind}.xml"/>'

@@ -394,6 +394,7 @@ def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
         ("scan.pdf", "x", "plain text"),
         ("letter.docx", "Dear Ann, the walrus swims.", "plain text"),
         ("report.pdf", "<!DOCTYPE html><p>Log in first.</p>", "a web page"),
+        ("ledger.xls", "<?xml?><Workbook><Row><Cell>Rope</Cell></Row></Workbook>", "XML"),
     ],
 )
 def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(

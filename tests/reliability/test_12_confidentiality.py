@@ -185,6 +185,8 @@ OTHERS = {
             ),
         }
     ),
+    "header.vtt": f"WEBVTT\n{LEVEL}: secret\n\n00:01.000 --> 00:02.000\n{CANARY}\n",
+    "note.vtt": f"WEBVTT\n\nNOTE\n{LEVEL}: secret\n\n00:01.000 --> 00:02.000\n{CANARY}\n",
     "below.vtt": f"WEBVTT\n\n---\n{LEVEL}: secret\n---\n\n00:01.000 --> 00:02.000\n{CANARY}\n",
     "both.md": (
         f"---\n{LEVEL}: public\n---\n# Talk\n\n"

@@ -26,12 +26,10 @@ _MARKUP = re.compile(
 def summarise(text: str) -> str:
     """Return the first 800 characters of prose, or without prose those of the text, on one line."""
     beginning = text[:20_000]  # so that the time does not grow with the text
-    shown = (_MARKUP.sub(_show, one).split() for one in (_NO_PROSE.sub("\n", beginning), beginning))
-    return shorten(" ".join(next(filter(None, shown), ())), MAX_CHARS)
-
-
-def _show(mark: re.Match[str]) -> str:
-    return mark[1] or " " * (mark[0][0] not in "*_`")
+    for one in (_NO_PROSE.sub("\n", beginning), beginning):
+        if words := _MARKUP.sub(lambda it: it[1] or " " * (it[0][0] not in "*_`"), one).split():
+            return shorten(" ".join(words), MAX_CHARS)
+    return ""
 
 
 def shorten(text: str, max_chars: int) -> str:

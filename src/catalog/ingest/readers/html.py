@@ -45,6 +45,11 @@ _FURNITURE = re.compile(
 _INVISIBLE = re.compile(f"[\u00ad\u200b\u2060\ufeff{RAISED}{LOWERED}{CLOSED}]")
 _SUBSET = re.compile(r"(?i)\A([^<]*+(?:<\?[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[([^\]]*+)\]")
 _CDATA = re.compile(r"<!\[CDATA\[((?:(?!<!\[CDATA\[|\]\]>).)*+)\]\]>", re.DOTALL)
+_SHEET = {  # of Excel 2003, as pages have it
+    r"<(/?)Row\b": r"<\1tr",
+    r"<(/?)Cell\b": r"<\1td",
+    r'<Worksheet\b[^<>]*?Name="([^"]*)"': r"<h1>\1</h1><p",
+}
 _FORMULA = re.compile(r"<math\b[^<>]*+>((?:(?!</?math\b).)*+)</math\s*+>", re.DOTALL)
 # For each field of a document, the names in a page's head; the first one counts.
 _FIRST_OF = {
@@ -328,6 +333,8 @@ def _read(source: str, unit: Unit, shown: str) -> _Page:
     source = _SUBSET.sub(lambda found: found[1] + "\n" * found[2].count("\n"), source)
     source = _CDATA.sub(lambda found: escape(found[1], quote=False), source)
     source = _FORMULA.sub(_write_formula, source)
+    for pattern, tag in _SHEET.items() if "<Workbook" in source[:1000] else ():
+        source = re.sub(pattern, tag, source)
     parser = etree.HTMLParser(target=page, encoding="utf-8", huge_tree=True)
     for page.line, piece in enumerate(source.encode().split(b"\n"), 1):
         parser.feed(piece + b"\n")  # one by one, so that the line of an event is known

@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from catalog.core.documents import Heading, ParsedDocument, Table
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
+from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.metadata import (
     LEVEL,
     normalise,
@@ -59,6 +60,7 @@ class MarkdownReader(WholeFileReader):
 _CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)|\\([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
 _PLAIN = re.compile(r"[^`\\\[<&*_~{\ue000-\ue07f]*+")
+_SCRIPT = re.compile(r"<(/?)su([pb])>", re.IGNORECASE)
 _MARKS = re.compile(
     r"<(?P<address>(?:https?|mailto|ftp):[^<>\s]++)>|</?[A-Za-z][^<>]*+>"
     r"|(?<!\s)\s*+\{[#.:][^{}]*+\}\s*+\Z"  # {#anchor}
@@ -77,7 +79,9 @@ def plain_title(markup: str) -> str:
     text = markup[:400].translate(dict.fromkeys(_SHOW))  # a title has 300
     text = _CODE.sub(lambda mark: (mark[2] or mark[3]).strip().translate(_HIDE), text)
     text = _LINK.sub(r"\1", _LINK.sub(r"\1", text))  # also a link round an image
+    text = _SCRIPT.sub(lambda it: CLOSED if it[1] else RAISED if it[2] == "p" else LOWERED, text)
     text = _MARKS.sub(lambda mark: mark["address"] or mark["lean"] or mark["bold"] or "", text)
+    text = write_scripts(text)
     return one_line(html.unescape(text).translate(_SHOW))
 
 

@@ -42,7 +42,7 @@ _NAMES = """title subject name;
     date created_at create_time createdTimestampUsec timestamp_ms timestamp ts created createdAt
     creationDate date_published published_at created_utc time; tags labels keywords; _id id uuid"""
 _TITLES, _TEXTS, _AUTHORS, _DATES, _TAGS, _IDS = map(str.split, _NAMES.split(";"))
-_KNOWN = {*_NAMES.replace(";", " ").split(), "metadata", "current_node"}
+_KNOWN = {*_NAMES.replace(";", " ").split(), "metadata", "current_node", LEVEL}
 _ROLES = ("user", "assistant", "system", "human", "tool")
 _DEEPEST = 4
 _ESCAPES = re.compile(r"(?<!\\)(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")

@@ -152,7 +152,7 @@ def read_open(
             yield replace(labelled, file_type=corrected_type or labelled.file_type)
         else:
             yield item
-    extension, contents = file_type(path), {"html": "a web page", "txt": "plain text"}
+    extension, contents = file_type(path), {"html": "a web page or XML", "txt": "plain text"}
     if corrected_type in contents and extension in DOCUMENT_EXTENSIONS:
         reason = f"read as text, not as {extension}: its content is {contents[corrected_type]}"
         yield ReadFailure(path, reason)
@@ -160,7 +160,8 @@ def read_open(
 
 _TOP = 1 << 17  # bytes of a text file, and characters of a document, that may state its level
 _HEAD = re.compile(  # blocks (closed or not, without prose), comments and blank lines
-    r"(?:\s++|(?:[#%]|WEBVTT\b)[^\n]*+\n|<!--(?:(?!-->).)*+-->|\ufeff|(?:---|\+\+\+|;;;)[^\n]*+\n"
+    r"(?:\s++|[#%][^\n]*+\n|(?:WEBVTT|NOTE)\b[^\n]*+\n(?:[^\n]++\n)*+|"
+    r"<!--(?:(?!-->).)*+-->|\ufeff|(?:---|\+\+\+|;;;)[^\n]*+\n"
     r"(?:(?!(?:---|\+\+\+|\.\.\.|;;;)\s|\w[^:=\n]*+\n)[^\n]*+\n)*+(?:[-+.;]{3}[^\n]*+(?:\n|\Z))?)*+",
     re.DOTALL,
 )
@@ -255,7 +256,7 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         return named, None
     if head.startswith(b"// <!-- <mdb:mork"):
         raise ReadError("Thunderbird's index of a mailbox: its mails are in the file beside it")
-    if _HTML.match(head):
+    if _HTML.match(head) or b"<Workbook" in head[:1000]:  # of Excel 2003
         return "html", "html"
     if _MANUAL.match(head):
         return "manual", None

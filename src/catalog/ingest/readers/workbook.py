@@ -24,6 +24,7 @@ from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.archive import local_name, named, text_of
 from catalog.ingest.readers.base import Items, JoinedText, ReadFailure, ReadLimits
+from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.ingest.readers.office import Package, R, drawn_lines
 from catalog.ingest.readers.opendocument import read_opendocument_properties
@@ -47,6 +48,10 @@ _NO_VALUE = re.compile(  # a formula, as saved by programs that do not calculate
     rb"<\1f\b[^<>]*+>([^<]++)</\1f>\s*+(?:<\1v\s*+/>|<\1v>\s*+</\1v>)?+\s*+</\1c>"
 )
 _AS_TEXT = rb'<\1c\2\3 t="str"><\1v>=\4</\1v></\1c>'
+_SCRIPT = re.compile(  # the text of a run of raised or lowered letters
+    rb"(<(?:\w{1,20}:)?+vertAlign val=\"su(per|b)script\"[^<>]*+>"
+    rb"(?:\s*+<(?!(?:\w{1,20}:)?+t\b)[^<>]*+>){0,20}+\s*+<[^<>]*+>)([^<]*+)"
+)
 _INDENTED = re.compile(rb"(<(?:\w{1,20}:)?+v>)\s*+([^<\s]++)\s*+(?=</)")
 _UNTYPED = re.compile(
     rb"(<(?:\w{1,20}:)?+table-cell\b(?:(?!value-type=)[^<>])*+)>(?=\s*+<(?:\w{1,20}:)?+p\b)"
@@ -123,7 +128,10 @@ class _Workbook(Package):
             spans = [max(numbers) - min(numbers) + 1 for numbers in zip(*places, strict=True)]
             if places and spans[0] * spans[1] > most:
                 self.sparse.add(name)
-            mended = _INDENTED.sub(rb"\1\2", _NO_VALUE.sub(_AS_TEXT, xml))
+            mended = _SCRIPT.sub(_mark, _INDENTED.sub(rb"\1\2", _NO_VALUE.sub(_AS_TEXT, xml)))
+            self._mended |= {part: mended} if mended != xml else {}
+        for part in self.related(self.main, "sharedStrings"):
+            mended = _SCRIPT.sub(_mark, xml := self.archive.read(part))
             self._mended |= {part: mended} if mended != xml else {}
 
     def metadata(self) -> dict[str, MetadataValue]:
@@ -161,6 +169,10 @@ class _Workbook(Package):
             is_placed = [*map(str.isdecimal, corner)] == [True, True]
             column, row = map(int, corner if is_placed else "00")
             yield from ((row + 1, column, line) for line in drawn_lines(anchor))
+
+
+def _mark(run: re.Match[bytes]) -> bytes:
+    return run[1] + (RAISED if run[2] == b"per" else LOWERED).encode() + run[3] + CLOSED.encode()
 
 
 def _count_repeats(xml: bytes) -> int:
@@ -205,7 +217,7 @@ def show(value: object) -> str:
     """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE."""
     match value:
         case str():
-            return " ".join(storable(value.replace("\0", "")).split())
+            return " ".join(write_scripts(storable(value.replace("\0", ""))).split())
         case bool():
             return str(value).upper()
         case float():

@@ -26,7 +26,7 @@ from catalog.core.text import clean
 from catalog.ingest.readers import base
 from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
 from catalog.ingest.readers.mail.message import number_name, read_attached
-from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.metadata import UNREADABLE, normalise
 from catalog.ingest.readers.pdf import lines as layout
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
 from catalog.ingest.readers.pdf.lines import TextLine, body_size, read_lines
@@ -56,7 +56,10 @@ _NO_TITLE = re.compile(
     r"presentation)[\s\d.-]*|powerpoint[ -]pr.sentation|microsoft (?:word|powerpoint|excel) - .*|"
     r"none|null|\S*\.(?:docx?|od[tp]|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md))\Z"
 )
-_LABEL = re.compile(rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})", re.IGNORECASE)
+_LABEL = re.compile(  # and whether it has a value of its own, read or not
+    rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})(\s*+(?:[(\[]|<(?!<)|(?:\d++|true)\s*+[/>]))?",
+    re.IGNORECASE,
+)
 # Names that are asked for, besides those in the file, which may be packed.
 _LABELS = ("Confidentiality", "confidentiality", "CONFIDENTIALITY", "ConfidentialityLevel")
 _Pages = Sequence[Sequence[TextLine]]
@@ -258,8 +261,9 @@ def _heading_level(lines: Sequence[TextLine], body: float) -> int | None:
 def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValue]:
     language = read_string(raw.FPDFCatalog_GetLanguage, document, max_bytes=256)
     is_language = re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", language)
-    labels = islice(dict.fromkeys(match[1].decode() for match in _LABEL.finditer(data)), 20)
-    fields: dict[str, object] = {name: _property(document, name) for name in (*_LABELS, *labels)}
+    found = islice({one[1].decode(): one[2] for one in _LABEL.finditer(data)}.items(), 20)
+    fields: dict[str, object] = {name: _property(document, name) for name in _LABELS}
+    fields |= {name: _property(document, name) or (its and UNREADABLE) for name, its in found}
     fields |= {name.lower(): _property(document, name) for name in ("Author", "Subject")}
     fields["keywords"] = _property(document, "Keywords").replace(";", ",")
     fields["created"] = iso_date(_property(document, "CreationDate"))
