@@ -192,6 +192,8 @@ def test_rich_text_that_names_a_confidentiality_is_unreadable(source):
          "catechu [18], 240 m^2, 10^6, H_2O"),
         (r"Tax.\chftn{\footnote\pard\plain\chftn  Decree {\i of} 1702.} It fell.{\*\themedata a}",
          "Tax.[1] It fell.\n\n[1] Decree of 1702."),
+        (r"{\headerl Top}{\headerr Top}A.{\*\annotation Why?}{\shp{\*\shpinst{\shptxt Box}}} Two.",
+         "A. Two.\n\nTop\n\nWhy?\n\nBox"),
         (r"Seen {\v hidden \'e9\u1080? }and \v gone\v0 here.", "Seen and here."),
         (r'{\field{\*\fldinst{HYPERLINK "https://x.org/"}}{\fldrslt{hut}}} opens.', "hut opens."),
     ],
@@ -203,7 +205,15 @@ def test_rich_text_keeps_raised_text_and_notes_and_leaves_out_what_is_hidden(sou
 
 @pytest.mark.parametrize(
     "piece",
-    ["{", r"\super a", r"{\footnote a", r"{\fonttbl\f1", r"{\field{\*\fldinst{", r"\propname a"],
+    [
+        "{",
+        r"\super a",
+        r"{\footnote a",
+        r"{\header a",
+        r"{\fonttbl\f1",
+        r"{\field{\*\fldinst{",
+        r"\propname a",
+    ],
 )
 def test_rich_text_that_repeats_takes_linear_time(piece):
     assert_linear(

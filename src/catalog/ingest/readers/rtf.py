@@ -19,6 +19,11 @@ _PROPERTY = re.compile(r"\\propname(?![a-z])(.{1,400}?)(?=\\prop|\\static|\Z)", 
 _TOKEN = re.compile(r"\\([a-z]{1,32})(-?\d{1,9})? ?|\\'..|\\.|([{}])|[^\\{}]++", re.DOTALL)
 _LETTERS = re.compile(r"\\u-?\d|\\'|[^\\{}]")
 _SCRIPTS = {"super": RAISED, "up": RAISED, "sub": LOWERED, "dn": LOWERED, "nosupersub": ""}
+_APART = {
+    "annotation",
+    "shptxt",
+    *(f"{at}er{on}" for at in ("head", "foot") for on in ("", *"lrf")),
+}
 _STRAY = re.compile(f"([{RAISED}{LOWERED}][^{RAISED}-{CLOSED}]*+{CLOSED})|{CLOSED}")
 # The library looks for addresses in fields. One font a line, or it takes quadratic time.
 _WRITTEN = {"field": "", "f": "\n{}", "fcharset": "{} x;\n"}
@@ -48,8 +53,9 @@ class RtfReader:
 
 
 def _mark(source: str) -> str:
-    """Return rich text with raised text marked, without hidden text, and notes at its end."""
-    body, notes, groups = list[str](), list[list[str]](), list[tuple[list[str], bool]]()
+    """Return rich text with raised text marked, without hidden text; notes and more at its end."""
+    body, notes, apart = list[str](), list[list[str]](), list[list[str]]()
+    groups = list[tuple[list[str], bool]]()
     out, is_hidden = body, False
     for token in _TOKEN.finditer(source):
         word, number, brace = token.groups()
@@ -65,8 +71,12 @@ def _mark(source: str) -> str:
         elif word == "footnote":
             notes.append([f"\\par [{len(notes) + 1}] {{"])
             out, piece = notes[-1], "}"
+        elif word in _APART:
+            apart.append(["\\par {"])
+            out, piece = apart[-1], "}"
         elif word == "chftn":
             piece = f"[{len(notes) + 1}]" if out is body else ""
         if brace or not (is_hidden and _LETTERS.match(piece)):
             inner.append(piece)
-    return "".join(body).rstrip().removesuffix("}") + "".join(map("".join, notes)) + "}"
+    ends = "".join(dict.fromkeys(map("".join, notes + apart)))
+    return f"{''.join(body).rstrip().removesuffix('}')}{ends}}}"
