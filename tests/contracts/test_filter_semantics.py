@@ -336,13 +336,13 @@ def test_presence_and_every_value_that_occurs(reading, field: str):
         assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
 
 
-@pytest.mark.parametrize("kind", ["exact", "sqlite-vec", "qdrant-edge", "qdrant-memory"])
+@pytest.mark.parametrize("kind", ["flat", "sqlite-vec", "qdrant-edge", "qdrant-memory"])
 def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_path: Path):
     with bench(tmp_path, kind) as desk:
         desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))  # page 6 has no text
         desk.put("7.pdf", vector(1), page=7)
         desk.put("none.md", vector(1))
-        readings = [by_sql(desk), by_search(desk) if kind == "exact" else by_points(desk)]
+        readings = [by_sql(desk), by_search(desk) if kind == "flat" else by_points(desk)]
 
         def found(asked: object) -> str:
             tree = parse_filters(asked)

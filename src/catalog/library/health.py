@@ -50,7 +50,6 @@ from catalog.store.statistics import (
     count_embedded,
     count_modalities,
     count_orphans,
-    count_pending_points,
     count_totals,
     database_bytes,
     find_damage,
@@ -97,7 +96,6 @@ class DatasetStats:
     sizes: ChunkSizes
     windows: int
     vectors: int
-    pending_points: int
     database_bytes: int
     updated_at: float
 
@@ -127,7 +125,6 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             sizes=measure_chunk_sizes(connection, dataset, low, high),
             windows=totals.windows,
             vectors=totals.vectors,
-            pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
         )

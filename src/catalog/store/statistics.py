@@ -24,7 +24,6 @@ from catalog.store.schema import (
     documents,
     embedded_windows,
     manifest,
-    outbox,
     revisions,
 )
 
@@ -142,12 +141,6 @@ def count_vectors(connection: Connection, dataset: DatasetNames) -> int:
     """Count the windows that have a vector, which is the number of points in a vector index."""
     query = select(func.count()).select_from(embedded_windows)
     query = query.where(of_datasets(chunks.c.dataset, dataset))
-    return connection.scalar(query) or 0
-
-
-def count_pending_points(connection: Connection, dataset: str) -> int:
-    """Count the outbox rows that the vector index has not applied yet."""
-    query = select(func.count()).select_from(outbox).where(outbox.c.dataset == dataset)
     return connection.scalar(query) or 0
 
 

@@ -311,7 +311,6 @@ def print_stats(stats: DatasetStats) -> None:
         ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
         ("languages", languages or "not known yet"),
         ("embedded", f"{stats.embedded} of {counted(stats.chunks, 'passage')}"),
-        ("pending points", stats.pending_points),
         ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
         ("updated", updated),
         ("folder", stats.root or "none: filled by a pipeline"),

@@ -164,10 +164,10 @@ class VectorIndex(Following[Vectors]):
         new = read_windows(connection, missing, self.dim)
         kept = np.isin(held.seqs, known) & ~np.isin(held.seqs, [*missing])
         seqs, rows = np.concatenate([held.seqs[kept], new.seqs]), held.rows
-        if len(new.rows) or not kept.all():
-            rows = np.empty((len(seqs), self.dim), dtype=np.float32)
-            np.compress(kept, held.rows, axis=0, out=rows[: len(seqs) - len(new.seqs)])
-            rows[len(seqs) - len(new.seqs) :] = new.rows
+        if not kept.all():
+            rows = rows[kept]
+        if len(new.rows):
+            rows = np.concatenate([rows, new.rows])
         if (np.diff(seqs) < 0).any():  # vectors of earlier passages came later
             order = np.argsort(seqs, kind="stable")
             seqs, rows = seqs[order], rows[order]
