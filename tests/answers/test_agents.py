@@ -69,15 +69,15 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
             "temperature: the temperature of an artifact is 0.2 to 0.4",
         ),
         ("profile = 'free'", "profile: .*cheap"),
-        ("[retrieval]\ntop = 3", "retrieval: .*top"),
-        ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
-        ("[retrieval]\ntop_k = 0", "retrieval: top_k"),
+        ("[retrieval]\ntop = 3", "retrieval.top: "),
+        ("[retrieval]\nrole = 'lead'", "retrieval.role: "),
+        ("[retrieval]\ntop_k = 0", "retrieval.top_k: top_k must be"),
         ("persona = ", "is not TOML"),
         ("persona = " + "[" * 20_000, "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):
-    with pytest.raises(ConfigError, match=f"lawyer.toml,? (line 1|line 2|is not)?.*{why}"):
+    with pytest.raises(ConfigError, match=f"lawyer.toml.*{why}"):
         agent_of(project, agents(lawyer=text), "lawyer")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from catalog.core.settings.variables import ApiKey, Section, setting
+from catalog.core.settings.variables import ApiKey, SettingsSection, setting
 
 
-class CollectionSettings(Section):
+class CollectionSettings(SettingsSection):
     """``IDX_COLLECTION__*``: a Qdrant collection that other software filled, searched unchanged.
 
     The fields of its payload are named with dots where one lies in another.

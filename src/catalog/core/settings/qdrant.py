@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from catalog.core.settings.variables import Section, setting
+from catalog.core.settings.variables import SettingsSection, setting
 
 
-class QdrantSettings(Section):
+class QdrantSettings(SettingsSection):
     """``IDX_RAG_V2__QDRANT__*``: options of our collections on a Qdrant server.
 
     Unset options follow the server's configuration.

@@ -14,7 +14,7 @@ from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.variables import (
     V2_PREFIX,
     ApiKey,
-    Section,
+    SettingsSection,
     refuse_unknown_variables,
     setting,
 )
@@ -30,7 +30,7 @@ def _name_of_engine(group: Group) -> AfterValidator:
     return AfterValidator(check)
 
 
-class IngestSettings(Section):
+class IngestSettings(SettingsSection):
     """``IDX_RAG_V2__INGEST__*``: how documents are read and stored."""
 
     max_file_bytes: int = setting(

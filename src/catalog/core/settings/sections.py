@@ -25,7 +25,7 @@ from catalog.core.files import default_home
 from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import RAGv2Settings
-from catalog.core.settings.variables import PREFIX, ApiKey, Section, setting
+from catalog.core.settings.variables import PREFIX, ApiKey, SettingsSection, setting
 
 _PRICE = re.compile(r"(.*\S)\s*:\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*")
 
@@ -68,7 +68,7 @@ def _check_embedding_provider(name: str) -> str:
     return name
 
 
-class EmbeddingSettings(Section):
+class EmbeddingSettings(SettingsSection):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
     provider: Annotated[str, AfterValidator(_check_embedding_provider)] = setting(
@@ -108,7 +108,7 @@ class EmbeddingSettings(Section):
     price: float = setting(0.0, "Price of a million tokens, for the report of a run.", (0.0, 1e6))
 
 
-class LLMSettings(Section):
+class LLMSettings(SettingsSection):
     """``IDX_LLM__*``: which language model answers, expands queries or reranks, if any."""
 
     provider: str = setting(
@@ -164,7 +164,7 @@ class LLMSettings(Section):
         return self.model_copy(update={"provider" if ":" in self.provider else "model": named})
 
 
-class AnswerSettings(Section):
+class AnswerSettings(SettingsSection):
     """``IDX_ANSWERS__*``: how questions are answered, and who may see what."""
 
     roles: Pairs = setting(
@@ -233,7 +233,7 @@ class AnswerSettings(Section):
         }
 
 
-class ServeSettings(Section):
+class ServeSettings(SettingsSection):
     """``IDX_SERVE__*``: what ``catalog serve`` and ``catalog mcp --http`` allow."""
 
     token: str | None = setting(
@@ -309,7 +309,7 @@ class ServeSettings(Section):
     )
 
 
-class LogSettings(Section):
+class LogSettings(SettingsSection):
     """``IDX_LOG__*``: the log of questions that ``catalog logs`` shows."""
 
     verbs: Names = setting(

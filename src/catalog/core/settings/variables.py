@@ -21,7 +21,7 @@ _TESTS = "IDX_TEST_"  # begins the names of variables of this package's tests
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """Settings of one section: no unknown names, and errors without values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
-from io import BytesIO
-from typing import BinaryIO, ClassVar
+from typing import ClassVar
 
 from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument, Table
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import EmptyDocumentError
 from catalog.core.places import PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers import base
@@ -78,29 +77,6 @@ class HtmlReader(base.WholeFileReader):
             raise EmptyDocumentError("empty: no visible text")
         title = base.choose_title(path, page.title, *(one.title for one in page.headings[:1]))
         return replace(page, path=path, title=title, file_type=base.file_type(path))
-
-
-class MhtmlReader(HtmlReader):
-    """Read the page of a web archive, as browsers save it; its places are paragraphs."""
-
-    unit = "paragraph"
-
-    def read(self, handle: BinaryIO, path: str, *, limits: base.ReadLimits) -> base.Items:
-        """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
-        from catalog.ingest.readers.mail import message  # which reads pages in mails with this
-
-        archive, _ = message.parse(base.read_bytes(handle, limits.text_bytes))
-        page = next((one for one in archive.walk() if one.get_content_type() == "text/html"), None)
-        if page is None:
-            raise ReadError("a web archive without a page")
-        charset = page.get_content_charset("").encode()
-        source = BytesIO(b'<meta charset="%b">%b' % (charset, page.data))
-        url = page.header("content-location") or archive.header("snapshot-content-location")
-        fields = normalise({"source_url": url.strip()})
-        for item in super().read(source, path, limits=limits):
-            if isinstance(item, ParsedDocument):
-                item = replace(item, metadata={**fields, **item.metadata})
-            yield item
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ FORMATS = (
     Format("latex", "text.LatexReader", "tex ltx"),
     Format("manual", "text.ManualReader"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
-    Format("mhtml", "html.MhtmlReader", "mhtml mht"),
+    Format("mhtml", "mail.message.MhtmlReader", "mhtml mht"),
     Format("jsonl", "records.JsonLinesReader", "jsonl ndjson"),
     Format("json", "records.JsonReader", "json json3", is_document=True),
     Format("enex", "records.EnexReader", "enex", is_document=True),

@@ -27,7 +27,7 @@ from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
 from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
-from catalog.ingest.readers.html import extract
+from catalog.ingest.readers.html import HtmlReader, extract
 from catalog.ingest.readers.mail.quotes import mark_segments
 from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
 from catalog.ingest.readers.registry import load_reader, sniff
@@ -78,6 +78,27 @@ class MailReader:
         if path.endswith(".emlx") and (size := _APPLE.match(data)):
             data = data[size.end() : size.end() + int(size[1])]
         yield from read_message(data, _IN_MAILDIR.sub(r"\1\2", path), limits=limits)
+
+
+class MhtmlReader(HtmlReader):
+    """Read the page of a web archive, as browsers save it; its places are paragraphs."""
+
+    unit = "paragraph"
+
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
+        """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
+        archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
+        page = next((one for one in archive.walk() if one.get_content_type() == "text/html"), None)
+        if page is None:
+            raise ReadError("a web archive without a page")
+        charset = page.get_content_charset("").encode()
+        source = BytesIO(b'<meta charset="%b">%b' % (charset, page.data))
+        url = page.header("content-location") or archive.header("snapshot-content-location")
+        fields = normalise({"source_url": url.strip()})
+        for item in super().read(source, path, limits=limits):
+            if isinstance(item, ParsedDocument):
+                item = replace(item, metadata={**fields, **item.metadata})
+            yield item
 
 
 def read_message(data: bytes, path: str, *, limits: ReadLimits, file_type: str = "eml") -> Items:
