@@ -35,7 +35,7 @@ def test_a_name_of_the_page_tells_the_second_that_it_says(name, says):
 def test_every_beginning_of_a_line_on_the_page_is_a_time():
     (listed,) = re.findall(r"are times: (.*?),\sthe same in bold", TIME, re.DOTALL)
     for beginning in re.findall(r"`([^`]+)`", listed):
-        doc = PlainTextReader().parse(f"{beginning} a\n{beginning} b\n", "talk.txt")
+        doc = PlainTextReader().parse(f"{beginning} a\n{beginning} b\n", "talk.transcript.txt")
         assert [each.modality for each in doc.segments] == ["audio_transcript"] * 2, beginning
 
 

@@ -105,10 +105,11 @@ def test_half_a_tag_a_million_times_costs_little(tmp_path, piece):
 
 @pytest.mark.parametrize("time", ["1e400", "-1e400", "NaN", "Infinity", "-5", '"one"', "[]", "{}"])
 def test_an_invalid_time_is_placed_between_its_neighbours(tmp_path, time):
-    cues = '{"text":"a","start":2,"end":4},{"text":"b","start":%s,"end":%s},{"text":"c","start":8}'
+    cues = '{"text":"a a","start":2,"end":4},{"text":"b b","start":%s,"end":%s}'
+    cues += ',{"text":"c c","start":8}'
     data = ('{"segments":[' + cues % (time, time) + "]}").encode()
     parsed = document(tmp_path, "a.json", data)
-    assert parsed.text == "a\nb\nc"
+    assert parsed.text == "a a\nb b\nc c"
     (_, (placed, _), _) = times(parsed)
     assert placed is not None
     assert 2 <= placed <= 8

@@ -614,7 +614,10 @@ def test_a_restore_checks_its_file_before_what_an_earlier_one_left(
 ):
     (tmp_path / "home" / "catalog.db.before-restore").touch()
     (tmp_path / "notes.txt").write_text("no store at all")
-    for name, told in (("none.db", "does not exist"), ("notes.txt", "is not a copy of a store")):
+    for name, told in (
+        ("none.db", "there is no copy of a store at"),
+        ("notes.txt", "is not a copy of a store"),
+    ):
         code, _, err = catalog("restore", tmp_path / name, *options)
         assert (code, told in err, "--force" in err) == (1, True, False), err
 

@@ -29,7 +29,7 @@ def test_a_new_home_is_its_owners_alone_whatever_the_umask(tmp_path, notes):
     home = tmp_path / "above" / "home"
     with open_library(home) as library:
         Indexer(library).build(notes, "notes")
-        files = [home / f"catalog.db{ending}" for ending in ("", "-wal", "-shm", ".init-lock")]
+        files = [home / f"catalog.db{ending}" for ending in ("", "-wal", "-shm")]
         files.append(home / "locks" / "notes.lock")
         assert {mode(file) for file in files} == {0o600}
     assert {mode(folder) for folder in (home, home / "indexes", home / "locks")} == {0o700}

@@ -270,14 +270,14 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """Return a message about invalid arguments for their caller, without whole values."""
     messages = []
     for problem in error.errors():
-        name = str((*problem["loc"], "arguments")[0])
+        name, *inner = map(str, problem["loc"] or ("arguments",))
         info, given = model.model_fields.get(name), problem["input"]
         if problem["type"] == "extra_forbidden":
             messages.append(describe_unknown(name, argument_names(model)))
         elif problem["type"] == "missing":
             messages.append(f"the argument {name} is missing")
-        elif info is None or problem["type"] == "value_error":
-            messages.append(f"{name}: {problem['msg']}, not {_shorten(given)}")
+        elif info is None or problem["type"] == "value_error" or (inner and not info.metadata):
+            messages.append(f"{'.'.join((name, *inner))}: {problem['msg']}, not {_shorten(given)}")
         else:
             wanted = _wanted(_types_in(info.annotation), _param_of(info))
             messages.append(f"{name} must be {wanted}, not {_shorten(given)}")

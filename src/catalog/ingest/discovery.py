@@ -210,6 +210,8 @@ class _Walk:
                     yield path + "/"
             except OSError as error:
                 self._skip(path, f"cannot be read: {error.strerror}")
+            except Exception as error:  # noqa: BLE001 - recorded: the other files go on
+                self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
 
     def _visit_entry(
         self, path: str, entry: os.DirEntry[str], rules: _Rules, *, is_folder: bool

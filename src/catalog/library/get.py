@@ -86,6 +86,8 @@ class NamedDocument:
             size += len(parts[-1].text.encode())
             if size > MAX_TEXT_BYTES:
                 break
+        if not parts:  # a damaged row of the store
+            raise DocumentNotFoundError("no document of that name can be read", [])
         first, notes = parts[0], list(self.notes)
         if len(parts) == 1:
             total = first.total if self.total is None else self.total

@@ -31,6 +31,7 @@ from catalog.store.sqlite import BUSY_TIMEOUT_MS, translate_errors
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all
 KEPT = ".before-restore"
+_MAGIC = b"SQLite format 3\0"
 _PAGES = 2_000  # copied between two calls of progress; signals such as Ctrl-C wait for a call
 _DRAFT = re.compile(r"\.catalog-draft-([0-9]+)-[0-9a-f]{32}")  # with the number of its process
 _drafts: set[Path] = set()  # that this process writes
@@ -53,7 +54,7 @@ def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | 
         raise InputError(f"there is no store at {store}")
     with draft_beside(to) as draft:
         _copy(store, draft, progress)
-        _require_sound(draft)
+        _require_sound(draft, store)
         draft.replace(to)
     return to.stat().st_size
 
@@ -72,6 +73,13 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         raise InputError(f"there is no copy of a store at {copy}")
     if store.exists() and copy.samefile(store):
         raise InputError(f"{copy} is the store itself, not a copy of it")
+    try:
+        with copy.open("rb") as file:
+            is_database = file.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise StoreError(f"cannot read {describe_os_error(copy, error)}") from error
+    if not is_database:
+        raise InputError(f"{copy} is not a copy of a store")
     kept = store.with_name(store.name + KEPT)
     if kept.exists() and not force:
         raise InputError(
@@ -79,7 +87,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         )
     with ExitStack() as held, draft_beside(store) as draft:
         _copy(copy, draft)
-        _require_sound(draft)
+        _require_sound(draft, copy)
         _prepare(draft)
         busy = "the store is being updated; try again afterwards"
         held.enter_context(hold_lock(locks / RESTORE_LOCK, seconds=0, busy=busy))
@@ -114,7 +122,7 @@ def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
         read.backup(write, pages=_PAGES, progress=tell)
 
 
-def _require_sound(file: Path) -> None:
+def _require_sound(file: Path, named: Path) -> None:
     """Raise :class:`StoreDamagedError` for damage, :class:`InputError` for a foreign database."""
     with translate_errors(file), closing(sqlite3.connect(file)) as connection:
         [first] = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -122,7 +130,7 @@ def _require_sound(file: Path) -> None:
             raise StoreDamagedError(f"the store is damaged: {first}")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not {"meta", "datasets", "chunks"} <= tables:
-        raise InputError("the file is a SQLite database, but not a store of catalog")
+        raise InputError(f"{named} is a SQLite database, but not a store of catalog")
 
 
 def _prepare(draft: Path) -> None:

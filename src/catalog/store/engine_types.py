@@ -172,10 +172,13 @@ def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
     return and_(true(), *parts)
 
 
-def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
+def allowed_seqs(
+    connection: Connection, restriction: Restriction, stamp: Stamp | None = None
+) -> npt.NDArray[np.int64] | None:
     """Return the ascending row numbers of the chunks that may answer; ``None`` for all chunks.
 
-    The array is cached until a dataset changes, and is read-only.
+    The array is cached until a dataset changes, and is read-only. ``stamp`` is the state of the one
+    dataset, if the caller knows it.
     """
     import numpy as np
 
@@ -183,7 +186,7 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
         return None
     if restriction.scope.is_nothing:
         return np.empty(0, dtype=np.int64)
-    key = state_key(connection, restriction)
+    key = state_key(connection, restriction, stamp)
     seqs = _SEQS.get(key)
     if seqs is None:
         query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
@@ -198,10 +201,13 @@ def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[
     return _SEQS.get(state_key(connection, restriction))
 
 
-def state_key(connection: Connection, restriction: Restriction) -> Hashable:
+def state_key(
+    connection: Connection, restriction: Restriction, stamp: Stamp | None = None
+) -> Hashable:
     """Return a cache key for a restriction and the state of its datasets, valid in this process."""
     # repr, because to Python the filters 1 and True are equal
-    stamps = read_stamps(connection, restriction.dataset)
+    is_known = stamp is not None and stamp.state
+    stamps = (stamp,) if is_known else read_stamps(connection, restriction.dataset)
     return connection.engine.url.database, stamps, restriction, repr(restriction.filter)
 
 

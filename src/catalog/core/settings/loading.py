@@ -174,7 +174,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for name, value in layer.items():
-        if isinstance(value, Mapping) and isinstance(into.get(name), dict):
+        if name in into and isinstance(value, Mapping) != isinstance(into[name], dict):
+            raise ConfigError(f"setting {name} has a value but is a section: set those in it")
+        if isinstance(value, Mapping) and name in into:
             _merge(into[name], value)
         else:
             into[name] = deepcopy(value)

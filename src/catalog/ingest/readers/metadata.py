@@ -7,7 +7,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import suppress
 from functools import cache
 from itertools import accumulate, chain
@@ -151,6 +151,8 @@ def _flatten(
             yield from _flatten(value, f"{prefix}{name}.", depth + 1)
             continue
         stored = _stored_value(value)
+        if is_level and isinstance(stored, tuple) and len(stored) < len(cast(Sized, value)):
+            stored = UNREADABLE  # one of several cannot be read
         if stored is not None and stored != ():
             yield prefix + name, stored
         elif is_level:

@@ -210,8 +210,8 @@ def _level_at_top(text: str, *, is_prose: bool) -> MetadataValue | None:
     level = normalise(fields).get(LEVEL)
     is_lost = problem and level is None and LEVEL in text[:end].casefold()
     start = end if fields else start
-    pattern = _HEAD_OF_PROSE if is_prose and level is None else _HEAD
-    head = cast("re.Match[str]", pattern.match(text, start))
+    match = _HEAD_OF_PROSE.match if is_prose and level is None else _HEAD.match
+    head = cast("re.Match[str]", match(text, start))
     return UNREADABLE if is_lost or _CLAIM.search(text, start, head.end()) else level
 
 

@@ -418,7 +418,7 @@ class Bm25Engine:
         with self._database.read() as connection:
             words = self.at(connection)
             if terms := self.analyzer.query_terms(text, words.languages):
-                return words.rank(terms, k, allowed_seqs(connection, restriction))
+                return words.rank(terms, k, allowed_seqs(connection, restriction, words.stamp))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
 
@@ -436,7 +436,8 @@ class Bm25Engine:
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
         """Return words that may be misspelt, each with a suggested word."""
         with self._database.read() as connection:
-            words, allowed = self.at(connection), allowed_seqs(connection, restriction)
+            words = self.at(connection)
+            allowed = allowed_seqs(connection, restriction, words.stamp)
             return correct_words(connection, raw_words(text), words, allowed, self.analyzer)
 
     def languages(self) -> dict[str, int]:

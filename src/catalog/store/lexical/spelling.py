@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from string import ascii_lowercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -29,8 +29,8 @@ from catalog.store.lexical.analysis import (
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
-    from catalog.store.derived import Seqs
-    from catalog.store.lexical.bm25 import Words
+    from catalog.core.lru_cache import LRUCache
+    from catalog.store.derived import Array, Seqs
 
 MOST_WORDS = 5  # unknown words of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
@@ -41,10 +41,26 @@ _CANDIDATES = 12  # stems for which passages are read
 _READ = 10  # passages read for each of these stems, evenly spread over the index
 
 
+class Vocabulary(Protocol):
+    """The words of an index in one state."""
+
+    seqs: Seqs
+    languages: dict[str, int]
+    corrections: LRUCache[object, str]
+
+    def find(self, token: str) -> tuple[Array, Array]:
+        """Return the rows with a token, and its counts."""
+        ...
+
+    def tokens(self, prefix: str, least: int, most: int) -> set[str]:
+        """Return the tokens with this beginning that have ``least`` to ``most`` bytes."""
+        ...
+
+
 def correct_words(
     connection: Connection,
     raws: Sequence[str],
-    words: Words,
+    words: Vocabulary,
     allowed: Seqs | None,
     analyzer: TextAnalyzer,
 ) -> dict[str, str]:
@@ -87,14 +103,14 @@ def _most_edits(word: str) -> int:
     return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
 
 
-def _seqs_with(token: str, words: Words, allowed: Seqs | None) -> Seqs:
+def _seqs_with(token: str, words: Vocabulary, allowed: Seqs | None) -> Seqs:
     """Return the allowed passages with a token."""
     seqs = words.seqs[words.find(token)[0]]
     return seqs if allowed is None else seqs[np.isin(seqs, allowed)]
 
 
 def _find_candidates(
-    raw: str, stems: Term, words: Words, allowed: Seqs | None, analyzer: TextAnalyzer
+    raw: str, stems: Term, words: Vocabulary, allowed: Seqs | None, analyzer: TextAnalyzer
 ) -> dict[str, tuple[int, int, Seqs]]:
     """Return the nearest stems, each with distance from the stem of the word, rarity, passages."""
     from rapidfuzz import process

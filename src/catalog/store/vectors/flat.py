@@ -216,7 +216,8 @@ class FlatEngine:
         if k <= 0 or restriction.scope.is_nothing:
             return Hits()
         with self._database.read() as connection:
-            vectors, allowed = self.index.at(connection), allowed_seqs(connection, restriction)
+            vectors = self.index.at(connection)
+            allowed = allowed_seqs(connection, restriction, vectors.stamp)
         self.damaged = vectors.damaged
         return vectors.rank(query, k, allowed)
 

@@ -283,7 +283,9 @@ def _find_paragraphs(lines: Sequence[TextLine]) -> None:
 _FEWEST_PAGES, _LARGER = 4, 1.15  # of a running title; sizes of the body, above is a heading
 _ROMAN = re.compile(r"(?<![^\s|])(?=[ivx])x{0,3}(?:i[vx]|v?i{0,3})(?![^\s|.])")
 _NUMBER = re.compile(r"(?<![^\s|])\d{1,5}(?![^\s|.])")
-_AROUND = re.compile(r"^[-–—•|\s]+|\b(?:page|p[áa]gina|seite|p\.)\s*(?=\d)|[-–—•|.\s]+$")
+_AROUND = re.compile(
+    r"^[-–—•|\s]++|\b(?:page|p[áa]gina|seite|p\.)\s*+(?=\d)|(?<![-–—•|.\s])[-–—•|.\s]++$"
+)
 _OF = re.compile(r"(?<=\d)\s*(?:/|\b(?:of|de|von)\b)\s*\d{1,5}$")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LONE = "#"  # a page number

@@ -143,7 +143,7 @@ _LISTS = "utterances segments snippets transcript transcription chunks items wor
 _VAGUE = ("chunks", "items", "words")  # perhaps notes on another text
 _TEXTS = ("text", "transcript", "content", "punctuated_word", "word")
 _FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
-_is_word = re.compile(r"\W*\w").match
+_WORD = re.compile(r"\W*+\w")
 
 
 def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
@@ -235,8 +235,8 @@ def _join_words(words: Sequence[Caption]) -> Iterator[Caption]:
         speaker = next((one.speaker for one in group if one.speaker), None)
         is_full = word.lines[0].endswith((".", "?", "!")) or len(group) >= 12
         is_turn = following is not None and following.speaker not in (None, speaker)
-        if following is None or is_turn or (is_full and _is_word(following.lines[0])):
-            spoken = [f" {it}" if _is_word(it) else it for it in (one.lines[0] for one in group)]
+        if following is None or is_turn or (is_full and _WORD.match(following.lines[0])):
+            spoken = [f" {it}" if _WORD.match(it) else it for it in (one.lines[0] for one in group)]
             end = max(filter(None, (one.end for one in group)), default=None)
             yield Caption(("".join(spoken).strip(),), group[0].start, end, speaker)
             group = []
