@@ -215,6 +215,12 @@ def test_repeated_cells_are_read_unless_they_fill_far_more_than_the_file(count):
             read(open_sheet(repeated), "a.ods")
 
 
+def test_an_opendocument_sheet_that_is_cut_short_is_refused():
+    row = open_row("Portrush", cell='office:value-type="string"')
+    with pytest.raises(ReadError, match="a broken workbook"):
+        read(open_sheet(row + "<table:table-row>"), "a.ods")
+
+
 def test_an_opendocument_sheet_with_a_stray_cell_far_away_is_named():
     gap = '<table:table-row table:number-rows-repeated="3000"><table:table-cell/></table:table-row>'
     typed = 'office:value-type="string"'

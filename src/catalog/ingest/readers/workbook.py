@@ -16,6 +16,7 @@ from functools import reduce
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
+from xml.parsers import expat
 
 from catalog.core.documents import Heading, MetadataValue
 from catalog.core.errors import ReadError
@@ -116,6 +117,10 @@ class _Workbook(Package):
         self._sheets: dict[str, str] = {}
         if "content.xml" in self.archive:
             xml = self.archive.read("content.xml")
+            try:  # calamine never ends where a tag is left open
+                expat.ParserCreate().Parse(xml, True)
+            except (expat.ExpatError, LookupError) as error:  # also of its encoding
+                raise ReadError(f"a broken workbook: {error}") from error
             mended = _UNTYPED.sub(rb'\1 office:value-type="string">', xml)
             if _count_repeats(mended) > max(_MOST_REPEATED, len(xml)):
                 raise ReadError(_TOO_FAR)
