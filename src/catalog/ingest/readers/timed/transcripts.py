@@ -257,7 +257,9 @@ def _read_item(item: Mapping[str, Any]) -> Iterator[Caption]:
     if not isinstance(stamp, list) or len(stamp) != 2:
         stamp = [item.get(at, item.get(f"{at}_time")) for at in ("start", "end")]
     start, end, lasting = (
-        parse_timecode(it) if ":" in str(it) else valid_seconds(it, 1000 * cues.MAX_SECONDS)
+        parse_timecode(it)
+        if isinstance(it, str) and ":" in it
+        else valid_seconds(it, 1000 * cues.MAX_SECONDS)
         for it in (*stamp, item.get("duration"))
     )
     if end is None and start is not None and lasting is not None:
