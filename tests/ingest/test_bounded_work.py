@@ -169,13 +169,6 @@ _NOT_YET = [
     "rst: fences",
     "vtt: underlined",
     "vtt: fences",
-    "vtt: times",
-    "vtt: open quote",
-    "html: headings, markup",
-    "html: nested tables, markup",
-    "html: formulas, markup",
-    "json: segments",
-    "docx: paragraphs",
     "mbox: mails",
 ]
 """Rows whose readers cost more today; some only did on a busy machine."""

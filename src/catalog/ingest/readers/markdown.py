@@ -11,12 +11,12 @@ import re
 import string
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 
 from markdown_it import MarkdownIt
 
 from catalog.core.documents import Heading, ParsedDocument, Table
-from catalog.ingest.chunking.boundaries import iter_lines
+from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.metadata import (
@@ -86,7 +86,7 @@ def plain_title(markup: str) -> str:
 
 
 _OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
-_ROW = re.compile(r"\|(?=.*\w)[^<>]*+")
+_USUAL = re.compile(r"(\|)(?=.*\w)[^<>]*+|([^\W\d_])[^<>|]*+")  # a row of a table, or words
 _BAR = re.compile(r"(?<!\\)\|")
 _HTML_HEADING = re.compile(
     r"<h([1-6])\b[^<>]*+>((?:(?!</?h[1-6]\b).){1,400}+)</h\1>", re.IGNORECASE | re.DOTALL
@@ -108,11 +108,16 @@ def scan_markdown(
     Such spans are code fences and tables. Headings in lists and quotations do not count, except in
     a text that is one list from its beginning, as Logseq writes it.
     """
-    all_lines = list(iter_lines(text, start))
-    is_row = [_ROW.fullmatch(text, line.start, line.end) is not None for line in all_lines]
-    around = zip(all_lines, [False, *is_row], is_row, [*is_row[1:], False], strict=False)
-    # The parser takes long for a row of a table; those between two others change nothing.
-    lines = [line for line, *rows in around if not all(rows)]
+
+    def kind(line: Line) -> int | None:
+        usual = _USUAL.fullmatch(text, line.start, line.end)
+        return usual and usual.lastindex
+
+    lines = list[Line]()
+    # The parser takes long for each line; one between five others of its kind changes nothing.
+    for number, run in groupby(iter_lines(text, start), kind):
+        alike = list(run)
+        lines += alike[:5] + alike[5:][-5:] if number else alike
     tokens = _PARSER.parse("\n".join(text[line.start : line.end] for line in lines))
     is_outline = _OUTLINE.match(text, start) is not None
     headings, atomic, tables, apart = list[Heading](), [], list[Table](), [(start, start)]

@@ -41,11 +41,11 @@ class RtfReader:
             names, _, text = rtf_to_text(f"{{{marked}}}", errors="replace").partition(CLOSED)  # type: ignore[no-untyped-call]
         except (ValueError, LookupError, TypeError, OverflowError) as error:
             raise ReadError("broken rich text") from error
-        page = "<table>"
+        page = ["<table>"]
         for line in filter(str.strip, escape(write_scripts(_STRAY.sub(r"\1", text))).split("\n")):
             cells = line.removesuffix("|").replace("|", "<td>")
-            page += f"<tr><td>{cells}" if line.endswith("|") else f"</table><p>{line}<table>"
-        read, joined = extract(page), JoinedText(limits, "paragraph")
+            page.append(f"<tr><td>{cells}" if line.endswith("|") else f"</table><p>{line}<table>")
+        read, joined = extract("".join(page)), JoinedText(limits, "paragraph")
         joined.add(read.text, atomic=read.atomic, places=read.places, tables=read.tables)
         fields = {name: UNREADABLE for name in names.split("\n") if LEVEL in name.casefold()}
         metadata = normalise({"title": "".join(_TITLE.findall(source)[:1]), **fields})

@@ -196,6 +196,8 @@ def _is_cut_short(mail: _Part, data: bytes) -> bool:
 
 
 def _decode_words(text: str) -> str:
+    if "=?" not in text:
+        return storable(text)
     with suppress(MessageError, ValueError):
         pieces = [it for it in decode_header(text) if isinstance(it[0], bytes)]
         text = "".join(decode_with_remark(it, charset=name)[0] for it, name in pieces) or text
