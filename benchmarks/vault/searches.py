@@ -18,7 +18,7 @@ from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, RunScores, score_run
 from catalog.evaluation.runs import run_backends
 from catalog.library.library import Library
-from catalog.retrieval.temporal import is_timed, seconds_around
+from catalog.retrieval.recordings import is_timed, seconds_around
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical import get_lexical_engine

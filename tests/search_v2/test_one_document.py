@@ -134,16 +134,6 @@ def test_a_filter_on_any_name_of_a_recording_keeps_all_its_files(lecture, name):
         assert len(hits) > 3
 
 
-def test_hits_that_refer_to_an_earlier_one_take_no_place(lecture):
-    asked = {"query": "minute 1 slide 5", "docs": ["talk.mp4"], "top_k": 3}
-    hits = lecture.search(**asked)
-    own = [hit for hit in hits if hit.evidence_at == hit.rank]
-    assert len(own) == 3 < len(hits) <= 5
-    alone = lecture.with_settings({"temporal_enabled": False})
-    first = alone.search(**asked)
-    assert [hit.chunk_id for hit in hits[:3]] == [hit.chunk_id for hit in first]
-
-
 def test_the_router_chooses_a_recording_whole(lecture):
     routed = lecture.with_settings({"router_enabled": True, "router_documents": 1})
     hits = routed.search("walrus minute speaks", dataset="zoo", top_k=2)

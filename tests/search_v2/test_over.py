@@ -40,7 +40,6 @@ from catalog.search_v2 import (
     RerankPostprocessor,
     SearchServiceV2,
     SimilarityThreshold,
-    TemporalExpansion,
     TokenBudget,
 )
 from fakes import WordEncoder, open_library
@@ -514,62 +513,6 @@ def test_a_threshold_is_on_the_cosine_and_words_alone_cannot_be_judged(bm25, vec
     assert SimilarityThreshold(minimum=0.9).postprocess_nodes(by_words) == by_words
     strict = SimilarityThreshold(minimum=0.9, keep_unjudged=False)
     assert strict.postprocess_nodes(by_words) == []
-
-
-def said(id_, start, end, text, **metadata):
-    metadata = {"media": "talk", "time_start": start, "time_end": end, **metadata}
-    node = TextNode(id_=id_, text=text, metadata=metadata)
-    node.excluded_embed_metadata_keys = list(metadata)
-    return node
-
-
-TALK = [
-    said("a", 0, 10, "Welcome to the talk."),
-    said("b", 60, 70, "Now the normalisation formula."),
-    said("c", 65, 66, "x = y / z", modality="video_frame"),
-    said("d", 72, 80.5, "It scales every value."),
-    said("e", 300, 310, "Questions, please."),
-    said("other", 62, 64, "Penguins.", media="another talk"),
-]
-
-
-def test_evidence_is_what_was_said_and_shown_around_a_node_of_theirs_and_needs_no_store():
-    bm25 = BM25Retriever.from_defaults(nodes=TALK, similarity_top_k=2)
-    found = over(bm25).retrieve("normalisation formula")
-    (done,) = TemporalExpansion(nodes=TALK).postprocess_nodes(
-        found[:1], query_str="normalisation formula"
-    )
-    # 60 to 70 ± 15: the frame and the next sentence, not the beginning and not another talk
-    assert done.node.metadata["evidence"].splitlines() == [
-        '> 00:01:00–00:01:10 (Audio): "Now the normalisation formula."',
-        '00:01:05–00:01:06 (Screen): "x = y / z"',
-        '00:01:12–00:01:20 (Audio): "It scales every value."',
-    ]
-    assert "evidence" in done.node.excluded_embed_metadata_keys
-    assert "evidence" not in done.node.excluded_llm_metadata_keys
-    assert (done.score, done.fused) == (found[0].score, found[0].fused)
-    assert "evidence" not in found[0].node.metadata
-
-
-@pytest.mark.parametrize(
-    "form", [str, lambda at: f"{at}.0", lambda at: f"00:{at // 60:02}:{at % 60:02}"]
-)
-def test_times_may_be_texts(form):
-    talk = [said(f"w{at}", form(at), form(at + 10), f"Words at {at}.") for at in range(0, 120, 10)]
-    (node,) = TemporalExpansion(nodes=talk).postprocess_nodes(
-        [NodeWithScore(node=talk[6], score=1.0)], query_str="words"
-    )
-    assert "> 00:01:00–00:01:10" in node.metadata["evidence"]
-    assert all(word in node.metadata["evidence"] for word in ("Words at 50.", "Words at 70."))
-
-
-def test_nodes_near_one_another_share_evidence_and_others_have_none():
-    text = said("t", None, None, "No time.")
-    nodes = [NodeWithScore(node=one, score=0.5) for one in (TALK[1], TALK[3], text)]
-    first, second, third = TemporalExpansion(nodes=TALK).postprocess_nodes(nodes, query_str="x")
-    assert first.node.metadata["evidence"] == second.node.metadata["evidence"]
-    assert "evidence" in second.node.excluded_llm_metadata_keys
-    assert third is nodes[2]
 
 
 def test_pages_of_one_file_are_one_document():

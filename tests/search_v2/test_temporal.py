@@ -1,6 +1,5 @@
 """Temporal expansion: windows, neighbours, their order, their limits, and how it is told."""
 
-import random
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,7 +10,7 @@ from catalog.core import ids
 from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.scope import Scope
-from catalog.retrieval.evidence import (
+from catalog.retrieval.recordings import (
     TimeWindow,
     build_evidence_lines,
     drop_repeated,
@@ -19,11 +18,10 @@ from catalog.retrieval.evidence import (
     format_line,
     group_transcripts,
     keep_nearest,
+    merge_windows,
+    seconds_around,
+    short_frame_text,
 )
-from catalog.retrieval.frame_text import short_frame_text
-from catalog.retrieval.fusion import FusedHit
-from catalog.retrieval.passages import Passage
-from catalog.retrieval.temporal import TemporalExpander, merge_windows, seconds_around
 from catalog.search_v2 import CatalogRetriever, QueryEngineBuilderV2
 from catalog.search_v2.nodes import PassageNode
 from catalog.search_v2.postprocessors import TemporalExpansion
@@ -283,31 +281,6 @@ def test_hits_near_one_another_share_one_bundle_and_others_have_their_own(opened
     )
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4])
-def test_as_many_more_passages_are_taken_as_share_a_bundle(opened, limit):
-    expander = TemporalExpander(opened().database)
-    for seed in range(25):
-        chance = random.Random(seed)
-        times = [chance.randrange(12) * 20.0 for _ in range(chance.randrange(3, 12))]
-        chunks = [chunk(start, start + 4, seq=seq) for seq, start in enumerate(times)]
-        passages = [Passage(one, 1.0, FusedHit(one.chunk_id, 1.0, (), 0.0)) for one in chunks]
-        taken = expander.take(passages, limit)
-        windows = [
-            seconds_around(one.chunk, transcript_seconds=15, frame_seconds=10, media_end=0)
-            for one in taken
-        ]
-        bundles = [window for window, _ in merge_windows(windows)]
-        assert taken == [one for one in passages if one in taken], seed
-        assert taken[:limit] == passages[:limit], seed
-        assert len(bundles) <= limit, seed
-        for at, window in enumerate(windows[limit:], start=limit):  # a bundle of its own
-            others = windows[:at]
-            assert all(window.end < one.start or one.end < window.start for one in others), seed
-        if len(bundles) < limit:  # the rest is in these bundles
-            for start, end in ((one - 15, one + 4) for one in times):
-                assert any(one.start <= end and start <= one.end for one in bundles), seed
-
-
 def test_ranks_and_scores_are_what_they_are_without_it(opened):
     with_it = ask(opened(), "train normalisation formula", top_k=5)
     without = ask(opened(temporal_enabled=False), "train normalisation formula", top_k=5)
@@ -435,7 +408,7 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
         raise StoreError("no more disk")
 
     library = opened()
-    monkeypatch.setattr("catalog.retrieval.temporal.load_chunks_between", broken)
+    monkeypatch.setattr("catalog.retrieval.recordings.load_chunks_between", broken)
     found = ask(library)
     assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
     assert found[0].evidence is None

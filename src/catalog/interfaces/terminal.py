@@ -36,7 +36,7 @@ from catalog.retrieval.citations import (
     format_other_place,
     format_snippet_place,
 )
-from catalog.retrieval.evidence import cut_lines, format_lines
+from catalog.retrieval.recordings import cut_lines, format_lines
 
 _LONGEST_DATE = 40  # characters; the text there may not be a date
 

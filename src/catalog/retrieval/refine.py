@@ -10,6 +10,7 @@ from catalog.core.errors import CatalogError
 from catalog.core.query import ParsedQuery
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.rerank.scoring import RerankOptions, choose_sentences, rerank_passages
@@ -17,7 +18,6 @@ from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
 from catalog.retrieval.snippets import find_query_snippet
 from catalog.retrieval.stages import StageLog
-from catalog.retrieval.temporal import TemporalExpander, is_timed, keep_telling
 
 
 def candidates_wanted(rag: RAGv2Settings, top_k: int, *, rerank: bool) -> int:
@@ -45,19 +45,18 @@ def refine(
     """
     rag, words, top_k = parts.rag, request.query.words, request.top_k
     query = request.query.about(request.mode)  # for models; words are for snippets
-    temporal = TemporalExpander.of(parts.database, rag) if rag.temporal_enabled else None
     passages, rerank = list(candidates), request.rerank and bool(candidates)
     if rerank:
         passages = _rerank(parts, passages, query, stages)
-    if request.threshold == 0 and not any(is_timed(one.chunk) for one in passages[:top_k]):
+    if request.threshold == 0:
         passages = passages[:top_k]  # no later stage asks for more
     passages, confidence = _estimate(parts, request, passages, stages)
-    passages = _cut(parts, request, passages, temporal, stages)
+    passages = _cut(parts, request, passages, stages)
     passages = [_with_snippet(passage, request.query, rag.snippet_chars) for passage in passages]
     if rerank and passages:
         passages = _choose_sentences(parts, passages, query, words, stages)
-    if temporal is not None:
-        passages = _expand_in_time(temporal, passages, stages)
+    if rag.temporal_enabled:
+        passages = _add_evidence(parts, passages, stages)
     return passages, confidence
 
 
@@ -93,19 +92,15 @@ def _cut(
     parts: SearchParts,
     request: SearchRequest,
     passages: list[Passage],
-    temporal: TemporalExpander | None,
     stages: StageLog,
 ) -> list[Passage]:
     """Keep the ``top_k`` passages that are relevant enough and fit the token budget."""
-    top_k, before = request.top_k, len(passages)
+    before = len(passages)
     if request.threshold > 0:
         with stages.run("threshold") as notes:
             passages = keep_relevant(passages, request.threshold)
             notes.append(f"{len(passages)} of {before} kept")
-    if temporal is None or not any(is_timed(one.chunk) for one in passages[:top_k]):
-        passages = passages[:top_k]
-    else:
-        passages = keep_telling(temporal, passages, top_k)
+    passages = passages[: request.top_k]
     if parts.rag.token_budget:
         with stages.run("token budget") as notes:
             before, counter = len(passages), parts.model.encoder.counter
@@ -145,13 +140,17 @@ def _choose_sentences(
     return chosen
 
 
-def _expand_in_time(
-    temporal: TemporalExpander, passages: list[Passage], stages: StageLog
-) -> list[Passage]:
+def _add_evidence(parts: SearchParts, passages: list[Passage], stages: StageLog) -> list[Passage]:
     if not any(is_timed(passage.chunk) for passage in passages):
         stages.skipped("temporal", "no timed passage")
         return passages
     with stages.run("temporal", survives=Exception) as notes:
-        passages, note = temporal.expand(passages)
+        passages, note = add_evidence(
+            passages,
+            parts.database,
+            transcript_seconds=parts.rag.temporal_transcript_seconds,
+            frame_seconds=parts.rag.temporal_frame_seconds,
+            max_chars=parts.rag.temporal_max_chars,
+        )
         notes.append(note)
     return passages

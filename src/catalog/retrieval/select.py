@@ -11,8 +11,8 @@ from itertools import islice
 
 from catalog.core.text import limit_marks
 from catalog.core.tokens import TokenCounter
-from catalog.retrieval.frame_text import frame_text
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.recordings import frame_text
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 
 

@@ -24,12 +24,11 @@ from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, liste
 from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
 from catalog.core.results import TIMED_MODALITIES, Evidence
-from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 from catalog.retrieval.citations import format_citation, format_headings, format_place
-from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.recordings import format_evidence
 from catalog.retrieval.shape import find_link
 from catalog.store import Database
 from catalog.store.chunks import find_neighbours
@@ -259,11 +258,8 @@ def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
     Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
-    the node itself. With a ``time_start`` (and ``time_end``), in seconds or as a clock such as
-    ``00:01:30``, it is part of a recording: that named ``media``, else the document. Its
-    ``modality`` says whether it is a frame or words. Its relevance is the node's ``relevance``,
-    else its score if that is from 0 to 1; its place in the lists that were fused is the node's
-    ``fused``.
+    the node itself. Its relevance is the node's ``relevance``, else its score if that is from 0 to
+    1; its place in the lists that were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -294,12 +290,8 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         headings = []
     names = (metadata.get("source_doc_id"), metadata.get("file_path"), node.ref_doc_id)
     document = str(next(filter(None, names), node.node_id))
-    start, end = _seconds(metadata.get("time_start")), _seconds(metadata.get("time_end"))
+    offset = getattr(node, "start_char_idx", None) or 0
     modality: Any = metadata.get("modality")
-    if modality not in TIMED_MODALITIES:
-        modality = "text" if start is None else "video_transcript"
-    # Passages of one document that do not tell their places must not overlap.
-    offset = getattr(node, "start_char_idx", None) or round((start or 0.0) * 1_000_000)
     return Chunk(
         seq=-1,
         chunk_id=node.node_id,
@@ -312,20 +304,10 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         start_offset=offset,
         end_offset=offset + len(text),
         heading_path=tuple(str(name) for name in headings if name),
-        modality=modality,
-        locator=Locator(time_start=start, time_end=end),
+        modality=modality if modality in TIMED_MODALITIES else "text",
+        locator=Locator(),
         text=text,
-        metadata={name: str(metadata[name]) for name in _OF_MEDIA if metadata.get(name)},
     )
-
-
-_OF_MEDIA = ("media", "media_file", "source_url")
-
-
-def _seconds(value: object) -> float | None:
-    if isinstance(value, str):
-        return parse_timecode(value, bare_seconds=True)
-    return valid_seconds(value)
 
 
 class PassagePostprocessor(BaseNodePostprocessor):

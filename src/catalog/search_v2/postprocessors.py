@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
@@ -19,6 +19,7 @@ from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.recordings import add_evidence
 from catalog.retrieval.refine import refine
 from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
 from catalog.retrieval.request import check_search, for_agent, make_request, search_arguments
@@ -37,7 +38,6 @@ from catalog.retrieval.select import (
 )
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
-from catalog.retrieval.temporal import GivenRecordings, TemporalExpander
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
     ScoredPassage,
@@ -325,8 +325,7 @@ class TemporalExpansion(PassagePostprocessor):
     and is for a language model to read; of nodes that share evidence only the first has it. A
     :class:`ScoredPassage` also has it as ``evidence``. Neighbours are passages that ``restriction``
     allows, by default that of the passage's own search; without either, the evidence is the passage
-    itself. For other retrievers' nodes they are among ``nodes``, all that an index has: see
-    :func:`~catalog.search_v2.nodes.to_passage` for the metadata that makes one part of a recording.
+    itself. Nodes of other retrievers do not change.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, TemporalExpansion
@@ -339,41 +338,35 @@ class TemporalExpansion(PassagePostprocessor):
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
     frame_seconds: float = Field(10.0, ge=0.0, le=600.0)
     max_chars: int = Field(6000, ge=0)
-    _database: Database | None = PrivateAttr()
+    _database: Database = PrivateAttr()
     _restriction: Restriction | None = PrivateAttr(default=None)
-    _given: GivenRecordings | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         database: Database | None = None,
         restriction: Restriction | None = None,
-        *,
-        nodes: Iterable[BaseNode] | None = None,
         **settings: Any,
     ) -> None:
-        """Take the nodes or the store to read, by default the shared service's."""
+        """Take the store to read, by default the shared service's."""
         super().__init__(**settings)
-        if nodes is not None:
-            passages = (to_passage(NodeWithScore(node=node)) for node in nodes)
-            self._given = GivenRecordings(one.chunk for one in passages)
-        elif database is None:
-            database = shared_service().library.database
-        self._database, self._restriction = database, restriction
+        self._database = database or shared_service().library.database
+        self._restriction = restriction
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
-        expander = TemporalExpander(
-            self._database,
-            self.transcript_seconds,
-            self.frame_seconds,
-            self.max_chars,
-            self._restriction,
-            self._given,
-        )
         try:
-            return expander.expand(passages, query or "")[0]
+            expanded, _ = add_evidence(
+                passages,
+                self._database,
+                transcript_seconds=self.transcript_seconds,
+                frame_seconds=self.frame_seconds,
+                max_chars=self.max_chars,
+                restriction=self._restriction,
+                words=query or "",
+            )
         except CatalogError as error:
             _log.warning("passages of recordings stand alone: %s", error)
             return passages
+        return expanded
 
 
 class ServicePostprocessor(PassagePostprocessor):

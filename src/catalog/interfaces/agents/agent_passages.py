@@ -12,7 +12,7 @@ from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Expl
 from catalog.core.text import clean, format_timecode
 from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line, shown_tags
 from catalog.retrieval.citations import format_headings
-from catalog.retrieval.evidence import format_lines
+from catalog.retrieval.recordings import format_lines
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it.
