@@ -194,8 +194,7 @@ def label(document: ParsedDocument, top: str = "") -> ParsedDocument:
         return document
     unread = f"its {LEVEL} cannot be read: only who may see everything finds it"
     remarks = document.remarks + (unread,) * (level[LEVEL] == UNREADABLE)
-    is_own = levels[1:] or level[LEVEL] == UNREADABLE
-    written = document.written | (level.keys() if is_own else set())
+    written = document.written | level.keys()
     return replace(document, metadata=metadata | level, written=written, remarks=remarks)
 
 
