@@ -3,8 +3,13 @@
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.core.param_fields import describe_unknown, edge_fields, read_params, rename_arguments
-from catalog.core.params import SearchParams
+from catalog.core.params import (
+    SearchParams,
+    describe_unknown,
+    edge_fields,
+    read_params,
+    rename_arguments,
+)
 from catalog.interfaces.calls import VERBS
 
 NAMES = {"top_k": ("limit", "k"), "query": ("q",), "docs": ("path", "paths")}

@@ -43,8 +43,7 @@ from catalog.core.answers import (
 )
 from catalog.core.bounded_calls import WHOLE
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
-from catalog.core.param_fields import takes
-from catalog.core.params import KINDS, ArtifactKind, GenerateParams
+from catalog.core.params import KINDS, ArtifactKind, GenerateParams, takes
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
 from catalog.llm import LanguageModel

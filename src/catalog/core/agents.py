@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.filters import parse_filters
-from catalog.core.param_fields import fold_name, params_model, validation_message
 from catalog.core.params import (
     ArtifactKind,
     Profile,
     SearchParams,
+    fold_name,
+    params_model,
+    validation_message,
 )
 
 if TYPE_CHECKING:

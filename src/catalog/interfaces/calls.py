@@ -15,7 +15,6 @@ from pydantic import BaseModel, create_model
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerShape, Artifact
 from catalog.core.errors import InputError
-from catalog.core.param_fields import read_params
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
@@ -25,6 +24,7 @@ from catalog.core.params import (
     MultiGetParams,
     SearchParams,
     StatusParams,
+    read_params,
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults

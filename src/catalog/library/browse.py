@@ -27,8 +27,7 @@ from catalog.core.filters import (
     parse_filters,
 )
 from catalog.core.ids import source_doc_id
-from catalog.core.param_fields import check_params, takes_self
-from catalog.core.params import SORTS, BrowseParams
+from catalog.core.params import BrowseParams, check_params, takes_self
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
@@ -143,8 +142,6 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     for phrase in request.containing:
         if not fts_words(phrase):
             raise InputError(f"{phrase!r} has no word to search for")
-    if params.sort not in SORTS:
-        raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(SORTS)}")
     return request
 
 

@@ -19,8 +19,17 @@ from catalog.core.filters import (
     name_filter,
     parse_filters,
 )
-from catalog.core.param_fields import check_names, check_params, parameter_names
-from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
+from catalog.core.params import (
+    MODES,
+    ORDERS,
+    AskParams,
+    Mode,
+    Order,
+    SearchParams,
+    check_names,
+    check_params,
+    parameter_names,
+)
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable

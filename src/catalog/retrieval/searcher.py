@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from catalog.core.errors import InputError
-from catalog.core.param_fields import takes_self
-from catalog.core.params import Mode, SearchParams
+from catalog.core.params import Mode, SearchParams, takes_self
 from catalog.core.query import ParsedQuery
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching

@@ -22,7 +22,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
 from catalog.core.errors import InputError
-from catalog.core.param_fields import check_names
+from catalog.core.params import check_names
 from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.fusion import FusedHit

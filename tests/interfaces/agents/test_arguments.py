@@ -6,8 +6,7 @@ from typing import Annotated
 import pytest
 
 from catalog.core.filters import parse_filters
-from catalog.core.param_fields import edge_fields
-from catalog.core.params import Param
+from catalog.core.params import Param, Params, edge_fields
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.agents.tool import Argument, arguments_of
 
@@ -100,7 +99,7 @@ def test_an_empty_list_of_docs_is_no_document_at_all(asked):
         pytest.param(
             10**5000, 50, ["top_k of that size is out of range, so 50 was used"], id="enormous"
         ),
-        (1e300, 50, ["top_k of that size is out of range, so 50 was used"]),
+        ("9" * 19, 50, ["top_k of that size is out of range, so 50 was used"]),
     ],
 )
 def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, notes):
@@ -116,10 +115,8 @@ def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, no
         "5.5",
         "5 or so",
         "٥",
-        "9" * 19,
         "0x5",
         "true",
-        True,
         5.5,
         float("nan"),
         float("inf"),
@@ -135,14 +132,16 @@ def test_a_value_that_is_not_a_whole_number_is_refused(asked, given):
     assert told is None
 
 
-@pytest.mark.parametrize(("given", "taken"), [("true", True), ("False", False), (" TRUE ", True)])
+@pytest.mark.parametrize(
+    ("given", "taken"), [("true", True), ("False", False), ("yes", True), (1, True)]
+)
 def test_a_yes_or_no_may_be_text(asked, given, taken):
     answer, told = call(asked, "search", query="keys", explain=given)
     assert not answer.is_error
     assert told["explain"] is taken
 
 
-@pytest.mark.parametrize("given", ["yes", "1", 1])
+@pytest.mark.parametrize("given", ["perhaps", 5])
 def test_a_value_that_is_not_a_yes_or_no_is_refused(asked, given):
     answer, told = call(asked, "search", query="keys", explain=given)
     assert "explain" in answer.text
@@ -201,8 +200,8 @@ def test_lists_are_read_in_every_form_that_models_write(asked):
 def test_a_wrong_type_is_reported_once_in_plain_words(asked):
     answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
     assert answer.data["message"] == (
-        "docs must be text or a list of texts, not {'a': 1}; "
-        "filters must be text, a list of texts or an object, not 3"
+        "docs: Input should be a valid string or a valid list, not {'a': 1}; "
+        "filters: Input should be a valid string or a valid list or a valid dictionary, not 3"
     )
 
 
@@ -264,12 +263,12 @@ def test_what_no_document_can_hold_is_not_asked_for(asked):
 
 
 @dataclass(frozen=True)
-class Verb:
+class Verb(Params):
     """Made up."""
 
     words: Annotated[str, Param("Words.")]
     _: KW_ONLY
-    count: Annotated[int, Param("How many.", least=2, most=900)] = 5
+    count: Annotated[int, Param("How many.", (2, 900))] = 5
     names: Annotated[list[str] | None, Param("Names.")] = None
     again: Annotated[bool | None, Param("Do it again.")] = None
     secret: Annotated[int, Param("Only in Python.", python_only=True)] = 0

@@ -12,15 +12,14 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from catalog.core.errors import InputError
-from catalog.core.param_fields import edge_fields, params_model, read_params
-from catalog.core.params import Param
+from catalog.core.params import Param, Params, edge_fields, params_model, read_params
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
 from catalog.interfaces.server.http_api import query_string
 
 
 @dataclass(frozen=True)
-class PaintParams:
+class PaintParams(Params):
     """A verb that exists in this test only."""
 
     text: Annotated[str, Param("What to paint.")]
@@ -30,8 +29,8 @@ class PaintParams:
         Param("Only these colours.", flags="--colour -c", json_help="[] is none."),
     ] = None
     shade: Annotated[Literal["light", "dark"], Param("light or dark.")] = "light"
-    coats: Annotated[int, Param("How many coats.", least=1, most=9)] = 4
-    first_wall: Annotated[int, Param("How many walls to pass over.", least=0)] = 0
+    coats: Annotated[int, Param("How many coats.", (1, 9))] = 4
+    first_wall: Annotated[int, Param("How many walls to pass over.", (0, None))] = 0
     glossy: Annotated[bool | None, Param("Let it shine.")] = None
     quick: Annotated[bool, Param("Do not wait for it to dry.")] = False
     brush: Annotated[object, Param("A brush of your own.", python_only=True)] = None
@@ -138,7 +137,7 @@ def test_a_query_string_takes_each_parameter():
 def test_every_parameter_of_every_verb_has_help_and_is_taken_by_name_but_the_first():
     for verb in VERBS.values():
         parameters = edge_fields(verb.params)
-        assert all(field.param.help for field in parameters)
+        assert all(field.help for field in parameters)
         assert not any(field.is_positional for field in parameters[1:])
 
 

@@ -7,8 +7,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
-from catalog.core.param_fields import edge_fields
-from catalog.core.params import BrowseParams, GetParams, SearchParams
+from catalog.core.params import BrowseParams, GetParams, SearchParams, edge_fields
 from catalog.core.results import SearchResult
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api

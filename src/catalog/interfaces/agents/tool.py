@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import reduce
 from operator import or_
@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_or
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
 from catalog.core.errors import CatalogError, DocumentNotFoundError, InputError
-from catalog.core.param_fields import (
+from catalog.core.params import (
+    Param,
+    Params,
     argument_names,
-    as_meant,
     build_model,
     edge_fields,
     rename_arguments,
     summary_of,
     validation_message,
 )
-from catalog.core.params import Param, Params
 from catalog.core.text import clean, mark_as_data, storable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ToolArguments(BaseModel):
     a note says so. ``RENAMED`` has the parameter for every argument of another name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     CLAMPED: ClassVar[Mapping[str, tuple[int, int]]] = {}
     RENAMED: ClassVar[Mapping[str, str]] = {}
 
@@ -86,9 +86,8 @@ class ToolArguments(BaseModel):
 
         Null, a blank text and a list of blank texts count as not given for an optional argument;
         blank ``docs`` are an error, since without them every document may answer. A number, or a
-        yes or no, may be text (see :func:`~catalog.core.param_fields.as_meant`); a character that
-        no document can hold becomes U+FFFD. Raises :class:`InputError` that names every argument
-        that is wrong.
+        yes or no, may be text; a character that no document can hold becomes U+FFFD. Raises
+        :class:`InputError` that names every argument that is wrong.
         """
         values: dict[str, Any] = {}
         given, notes = rename_arguments(arguments, argument_names(cls))
@@ -103,17 +102,20 @@ class ToolArguments(BaseModel):
                     continue
                 takes_list = any(get_origin(kind) is list for kind in get_args(field.annotation))
                 value = _as_list_or_text(value, takes_list=takes_list)
-                value = as_meant(value, get_args(field.annotation) or (field.annotation,))
                 if isinstance(value, list):
                     value = [_storable(item) for item in value if not _is_blank(item)]
                 value = _storable(value)
-                if name in cls.CLAMPED:
-                    value = _clamp(name, value, cls.CLAMPED[name], notes)
             values[name] = value
         try:
-            return cls.model_validate(values), tuple(notes)
+            checked = cls.model_validate(values)
         except ValidationError as error:
             raise InputError(validation_message(error, cls)) from error
+        clamped = {
+            name: _clamp(name, getattr(checked, name), cls.CLAMPED[name], notes)
+            for name in values
+            if name in cls.CLAMPED
+        }
+        return checked.model_copy(update=clamped), tuple(notes)
 
     def params(self) -> dict[str, Any]:
         """Return the parameters for the verb, without those that are ``None``.
@@ -174,17 +176,18 @@ def arguments_of(
             types = [str, GenericAlias(list, (reduce(or_, [str, *objects]),)), *objects]
             default = default or None
         if int in types:
-            clamped[name] = change.bounds or (field.param.least or 0, field.param.most or _MOST)
+            clamped[name] = change.bounds or (field.within[0] or 0, field.within[1] or _MOST)
         if name != field.name:
             renamed[name] = field.name
-        description = change.help or field.param.help
+        description = change.help or field.help
         if change.bounds and not change.help:
             least, most = change.bounds
             description = f"{description.removesuffix('.')}, {least} to {most}."
         accepted = reduce(or_, types if default is not None else [*types, NoneType])
-        aliases = tuple({field.name: 0, **dict.fromkeys(field.aliases)})
-        param = Param(description, aliases=" ".join(alias for alias in aliases if alias != name))
-        parameters.append(replace(field, name=name, type=accepted, default=default, param=param))
+        aliases = tuple(one for one in dict.fromkeys((field.name, *field.aliases)) if one != name)
+        parameters.append(
+            Param(description, name=name, type=accepted, default=default, aliases=aliases)
+        )
     title = kind.__name__.replace("Params", "Arguments")
     model = build_model(title, ToolArguments, parameters, about=summary_of(kind))
     model.CLAMPED, model.RENAMED = clamped, renamed
@@ -255,10 +258,10 @@ def _storable(value: Any) -> Any:
     return storable(value) if isinstance(value, str) else value
 
 
-def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> Any:
-    """Return a whole number within the bounds, and note a clamped one; other values unchanged."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return value
+def _clamp(name: str, value: int | None, bounds: tuple[int, int], notes: list[str]) -> int | None:
+    """Return a whole number within the bounds, and note a clamped one; ``None`` stays."""
+    if value is None:
+        return None
     nearest = min(max(value, bounds[0]), bounds[1])
     if nearest != value:
         text = value if abs(value) <= _SHOWN else "of that size"

@@ -18,14 +18,16 @@ import typer
 
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.files import home_folder, settings_key
-from catalog.core.param_fields import ParamField, edge_fields
 from catalog.core.params import (
     AskParams,
     BrowseParams,
     GenerateParams,
     GetParams,
+    Param,
+    Params,
     SearchParams,
     StatusParams,
+    edge_fields,
 )
 from catalog.interfaces.cli.options import (
     JsonOption,
@@ -50,7 +52,7 @@ _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=type
 
 def verb_command(
     verb: str,
-    params: type[Any],
+    params: type[Params],
     summary: str,
     examples: tuple[str, ...],
     *,
@@ -84,9 +86,9 @@ def verb_command(
     return command
 
 
-def _command_parameter(field: ParamField) -> Parameter:
+def _command_parameter(field: Param) -> Parameter:
     """Return an argument or option for a parameter; a list is an option that may be repeated."""
-    kind, help_text = field.type, field.param.help
+    kind, help_text = field.type, field.help
     if field.takes_list:
         kind = list[str] if field.is_required else list[str] | None
         help_text = f"{help_text.removesuffix('.')}; may be repeated."
@@ -94,12 +96,12 @@ def _command_parameter(field: ParamField) -> Parameter:
     if field.is_required:
         default = Parameter.empty
     if field.is_positional:
-        argument = typer.Argument(help=field.param.help)
+        argument = typer.Argument(help=field.help)
         return _keyword(field.name, Annotated[kind, argument], default=default)
-    first, *others = field.param.flags.split() or (f"--{field.name.replace('_', '-')}",)
+    first, *others = field.flags.split() or (f"--{field.name.replace('_', '-')}",)
     if kind == bool | None:
         first = f"{first}/--no-{first.removeprefix('--')}"
-    least, most = field.param.least, field.param.most
+    least, most = field.within
     option = typer.Option(first, *others, help=help_text, min=least, max=most)
     return _keyword(field.name, Annotated[kind, option], default=default)
 

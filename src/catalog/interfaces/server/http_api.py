@@ -19,7 +19,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from catalog import __version__
 from catalog.core.answers import AnswerShape, Artifact
 from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
-from catalog.core.param_fields import build_model, edge_fields, params_model, with_help
 from catalog.core.params import (
     MAX_OFFSET,
     AskParams,
@@ -30,6 +29,9 @@ from catalog.core.params import (
     Params,
     SearchParams,
     StatusParams,
+    build_model,
+    edge_fields,
+    params_model,
 )
 from catalog.core.results import CatalogPage
 from catalog.core.retrieval_events import asked_at
@@ -136,7 +138,7 @@ def query_string(
     parameters = []
     for field in edge_fields(kind):
         if field.name not in without:
-            field = with_help(field, descriptions.get(field.name, field.param.help))
+            field = replace(field, help=descriptions.get(field.name, field.help))
             as_list = replace(field, type=_Texts, default=())
             parameters.append(as_list if field.takes_list else field)
     return build_model(f"{kind.__name__}Query", QueryString, parameters)

@@ -25,7 +25,7 @@ from catalog.core.errors import (
     StoreUnreachableError,
     UnknownDatasetError,
 )
-from catalog.core.param_fields import Names, argument_names, nearest_name
+from catalog.core.params import Names, argument_names, nearest_name
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
