@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -51,7 +53,8 @@ ALIASES: Mapping[str, str] = {
 }
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
-_QUOTE_OR_BAR = re.compile(r'["|]')
+_EXPRESSION = re.compile(r"(.[^=!<>~]*)(==|!=|>=|<=|[=><~]|!)(.*)", re.DOTALL)
+_ALTERNATIVE = re.compile(r'(?:^|\|)((?:"[^"]*+"|[^|])*+)')  # between bars outside of quotes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
 _NAMES_BY_EXTENSIONS = {
@@ -68,7 +71,7 @@ _NAMES_BY_EXTENSIONS = {
     "rst": "restructuredtext",
     "epub": "ebook book",
     "py": "python",
-    "srt vtt sbv ass ssa ttml dfxp lrc": "subtitle subtitles caption captions",
+    "srt vtt": "subtitle subtitles caption captions",
     "srt": "subrip",
     "vtt": "webvtt",
     "video mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv": "video videos movie film recording",
@@ -83,9 +86,8 @@ _TYPES = {
     name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()
 }
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
-_SUBTITLES = frozenset(["srt", "vtt", "sbv", "ass", "ssa", "ttml", "dfxp", "lrc"])
+_SUBTITLES = ("srt", "vtt")
 _SUBTITLED = ("video", "audio")  # the types of recordings, which subtitles are stored as
-_ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
 _FILES = frozenset(["file", "files", "document", "documents"])
 
 
@@ -108,7 +110,8 @@ class Op(StrEnum):
     IS_EMPTY = "is_empty"
 
 
-LIST_OPS = frozenset({Op.IN, Op.NIN, Op.ANY, Op.ALL})
+_LIST_OPS = frozenset({Op.IN, Op.NIN, Op.ANY, Op.ALL})
+_ORDER = {Op.GT: operator.gt, Op.GTE: operator.ge, Op.LT: operator.lt, Op.LTE: operator.le}
 TEXT_OPS = frozenset({Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE})
 
 
@@ -150,30 +153,38 @@ def condition(field: str, op: Op | str, value: object) -> Condition:
     if not isinstance(field, str) or field == "" or not _is_unicode(field):
         raise FilterError(f"a filter field must be a non-empty name, not {field!r}")
     try:
-        operator = Op(getattr(op, "value", op))
+        known = Op(getattr(op, "value", op))
     except ValueError:
-        known = ", ".join(o.value for o in Op)
-        raise UnknownOperatorError(f"unknown filter operator {op!r}; operators: {known}") from None
+        names = ", ".join(Op)
+        raise UnknownOperatorError(f"unknown filter operator {op!r}; operators: {names}") from None
     name = ALIASES.get(field, field)
-    if operator is Op.IS_EMPTY:
-        return Condition(name, operator, None)
-    if operator in LIST_OPS:
-        if not is_list(value):
-            raise FilterError(f"{name} {operator.value} needs a list, not {value!r}")
-        return Condition(name, operator, tuple(_read_scalar(name, item) for item in value))
-    if operator in TEXT_OPS and not isinstance(value, str):
-        raise FilterError(f"{name} {operator.value} needs text, not {value!r}")
-    return Condition(name, operator, _read_scalar(name, value))
+    if known is Op.IS_EMPTY:
+        return Condition(name, known, None)
+    if known in _LIST_OPS:
+        if not _is_list(value):
+            raise FilterError(f"{name} {known} needs a list, not {value!r}")
+        return Condition(name, known, tuple(_check_scalar(name, item) for item in value))
+    if known in TEXT_OPS and not isinstance(value, str):
+        raise FilterError(f"{name} {known} needs text, not {value!r}")
+    return Condition(name, known, _check_scalar(name, value))
 
 
-def _read_scalar(name: str, value: object) -> MetadataScalar:
+def _check_scalar(field: str, value: object) -> MetadataScalar:
     """Return a checked value; LlamaIndex's ``page_label`` has page numbers as texts."""
-    if name == "page" and isinstance(value, str) and _INTEGER.fullmatch(value):
-        return int(value)
-    return _check_scalar(name, value)
+    if isinstance(value, str):
+        if not _is_unicode(value):
+            raise FilterError(f"the filter on {field} has text that is not valid Unicode")
+        return int(value) if field == "page" and _INTEGER.fullmatch(value) else value
+    if isinstance(value, bool | int | float) and value == value:  # NaN equals nothing
+        return str(value) if field in TEXT_FIELDS and not isinstance(value, bool) else value
+    raise FilterError(f"the filter on {field} needs text, a number or true/false, not {value!r}")
 
 
-def is_list(value: object) -> TypeGuard[Iterable[object]]:
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _is_list(value: object) -> TypeGuard[Iterable[object]]:
     """Return whether the value is a list of values, rather than text or a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping)
 
@@ -254,9 +265,15 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
             return any(isinstance(v, str) and needle in v.casefold() for v in values)
         case _:
             if (dates := date_comparison(tree)) is not None:
+                op, bound = dates
                 moments = (to_timestamp(value) for value in values if isinstance(value, str))
-                return any(_compares(at, *dates) for at in moments if at is not None)
-            return any(_compares(value, tree.op, listed[0]) for value in values)
+                return any(_ORDER[op](at, bound) for at in moments if at is not None)
+            asked = listed[0]
+            return any(
+                _ORDER[tree.op](_comparable(value), _comparable(asked))
+                for value in values
+                if value_kind(value) == value_kind(asked)
+            )
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
@@ -271,42 +288,14 @@ def date_comparison(tree: Condition) -> tuple[Op, float] | None:
     if tree.field not in DATE_FIELDS or not isinstance(tree.value, str):
         return None
     span = date_span(tree.value)
-    if span is None or tree.op not in (Op.GT, Op.GTE, Op.LT, Op.LTE):
+    if span is None or tree.op not in _ORDER:
         return None
     bound = span[1] if tree.op in (Op.GT, Op.LTE) else span[0]
     return (Op.GTE if tree.op in (Op.GT, Op.GTE) else Op.LT), bound
 
 
-def _compares(value: MetadataScalar, op: Op, bound: MetadataScalar) -> bool:
-    if value_kind(value) != value_kind(bound):
-        return False
-    left, right = _comparable(value), _comparable(bound)
-    if op is Op.GT:
-        return bool(left > right)
-    if op is Op.GTE:
-        return bool(left >= right)
-    return bool(left < right) if op is Op.LT else bool(left <= right)
-
-
 def _comparable(value: MetadataScalar) -> Any:
     return value if isinstance(value, str | bool) else comparable_number(value)
-
-
-def _check_scalar(field: str, value: object) -> MetadataScalar:
-    if isinstance(value, str) and not _is_unicode(value):
-        raise FilterError(f"the filter on {field} has text that is not valid Unicode: {value!r}")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and value == value and field in TEXT_FIELDS:  # NaN equals nothing
-        return str(value)
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float) and not math.isnan(value):
-        return value
-    raise FilterError(f"the filter on {field} needs text, a number or true/false, not {value!r}")
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def parse_filters(filters: object) -> Filter | None:
@@ -346,25 +335,21 @@ def parse_expression(expression: str) -> Condition:
     values are always text (:data:`TEXT_FIELDS`); ``"…"`` keeps a string; ``a|b`` after ``=`` or
     ``!=`` means any of them.
     """
-    start = next((i for i, char in enumerate(expression) if i > 0 and char in "=!<>~"), None)
-    if start is None:
+    match = _EXPRESSION.fullmatch(expression)
+    if match is None:
         raise FilterError(
             f"{expression!r} is not a condition such as field=value, field!=value or field>=value"
         )
-    name, rest = expression[:start].strip(), expression[start:]
-    symbol = next(
-        (s for s in ("==", "!=", ">=", "<=", "=", ">", "<", "~") if rest.startswith(s)), ""
-    )
-    if symbol == "":
+    name, symbol, text = match[1].strip(), match[2], match[3].strip()
+    if symbol == "!":
         raise UnknownOperatorError(f"unknown operator in {expression!r}; use = != > >= < <= ~")
-    text = rest[len(symbol) :].strip()
     if symbol == "~":
         return condition(name, Op.TEXT_MATCH_INSENSITIVE, _unquote(text))
-    parts = _split_alternatives(text)
+    parts = _ALTERNATIVE.findall(text)
     if symbol in ("=", "==", "!=") and len(parts) > 1:
         op = Op.NIN if symbol == "!=" else Op.IN
         return condition(name, op, [_parse_literal(name, part.strip()) for part in parts])
-    return condition(name, Op.EQ if symbol == "=" else Op(symbol), _parse_literal(name, text))
+    return condition(name, Op.EQ if symbol == "=" else symbol, _parse_literal(name, text))
 
 
 def file_type_filter(name: str) -> Filter:
@@ -378,9 +363,9 @@ def file_type_filter(name: str) -> Filter:
     text = _require_text("file type", name).casefold().removeprefix("*").removeprefix(".")
     words = text.rsplit(maxsplit=1)
     text = words[0] if len(words) > 1 and words[1] in _FILES else text.strip() or text
-    joined = "".join(char for char in text if char.isalnum())
-    known = _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"), [])
-    types = list(dict.fromkeys((*known, text, _singular(text))))
+    bare = text.removesuffix("s")  # of a plural, unless that gives another word, as for css
+    is_plural = bare in _EXTENSIONS or (len(bare) > 2 and not bare.endswith("s"))
+    types = list(dict.fromkeys((*_types_of(text), text, bare if is_plural else text)))
     by_type = condition("file_type", Op.IN, types)
     endings = [extension for extension in types if extension in _SUBTITLES]
     if not endings:
@@ -398,9 +383,12 @@ def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None
     text = name.strip().casefold().removeprefix(".")
     if text in _EXTENSIONS or text in extensions:
         return text
-    joined = "".join(char for char in text if char.isalnum())
-    types = _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"))
-    return types[0] if types else None
+    return next(iter(_types_of(text)), None)
+
+
+def _types_of(name: str) -> list[str]:
+    joined = "".join(char for char in name if char.isalnum())
+    return _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"), [])
 
 
 def nearest_file_type(name: str, types: Iterable[str]) -> str | None:
@@ -420,53 +408,39 @@ def name_filter(part: str) -> Filter:
     return Or(tuple(condition(field, Op.TEXT_MATCH_INSENSITIVE, text) for field in fields))
 
 
-def _read(filters: object) -> Filter:
-    if isinstance(filters, Condition | And | Or | Not):
-        return _check(filters)
+def _read(filters: Any) -> Filter:
+    match filters:
+        case Condition():
+            return condition(filters.field, filters.op, filters.value)
+        case And() | Or():
+            return type(filters)(tuple(map(_read, filters.parts)))
+        case Not():
+            return Not(_read(filters.part))
+        case str():
+            if filters.lstrip().startswith(("{", "[")):
+                with suppress(json.JSONDecodeError):
+                    return _read(json.loads(filters))
+            return parse_expression(filters)
+        case {"field": field, "value": value, **rest} | {"key": field, "value": value, **rest} if (
+            rest.keys() <= {"op", "operator"}
+        ):
+            op: Any = rest.get("op", rest.get("operator", "in" if _is_list(value) else "=="))
+            return condition(field, "==" if op == "=" else op, value)
+        case Mapping():
+            return _conjunction(_from_item(key, value) for key, value in filters.items())
+    if hasattr(filters, "filters") and hasattr(filters, "condition"):
+        parts = tuple(map(_read, filters.filters))
+        name = str(getattr(filters.condition, "value", filters.condition) or "and").lower()
+        if name not in ("and", "or", "not"):
+            raise UnknownOperatorError(f"unknown filter condition {name!r}; use and, or, not")
+        return {"and": _conjunction(parts), "or": Or(parts), "not": Not(Or(parts))}[name]
     if is_of_llama_index(filters):
-        return _from_llama_index(filters)
-    if isinstance(filters, Mapping):
-        if "value" in filters and filters.keys() - _OPERATORS in _ONE_CONDITION:
-            return _from_parts(filters)
-        return _conjunction(_from_item(key, value) for key, value in filters.items())
-    if isinstance(filters, str):
-        from_json = _read_json(filters)
-        return parse_expression(filters) if from_json is None else _read(from_json)
-    if is_list(filters):
-        return _conjunction(_read(part) for part in filters)
+        return condition(filters.key, filters.operator, filters.value)
+    if _is_list(filters):
+        return _conjunction(map(_read, filters))
     raise FilterError(
         f'filters must be a mapping, or conditions such as "tag=ops", not {type(filters).__name__}'
     )
-
-
-def _read_json(text: str) -> Any:
-    """Return the list or object in a JSON text, ``None`` for any other text."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, list | dict) else None
-
-
-def _check(tree: Filter) -> Filter:
-    match tree:
-        case Condition():
-            return condition(tree.field, tree.op, tree.value)
-        case And():
-            return And(tuple(_check(part) for part in tree.parts))
-        case Or():
-            return Or(tuple(_check(part) for part in tree.parts))
-        case Not():
-            return Not(_check(tree.part))
-
-
-def _from_parts(parts: Mapping[str, Any]) -> Filter:
-    """Return the condition in ``{"field": "tag", "op": "=", "value": "ops"}``, models' form."""
-    value = parts["value"]
-    op = parts.get("op", parts.get("operator", "in" if is_list(value) else "=="))
-    return condition(parts.get("field", parts.get("key")), "==" if op == "=" else op, value)
 
 
 def _from_item(field: str, value: object) -> Filter:
@@ -474,21 +448,7 @@ def _from_item(field: str, value: object) -> Filter:
         if len(value) == 0:
             raise FilterError(f"the filter on {field} has no operator")
         return _conjunction(condition(field, op, operand) for op, operand in value.items())
-    return condition(field, Op.IN if is_list(value) else Op.EQ, value)
-
-
-def _from_llama_index(node: Any) -> Filter:
-    if not hasattr(node, "filters"):
-        return condition(node.key, node.operator, node.value)
-    parts = tuple(_from_llama_index(part) for part in node.filters)
-    name = str(getattr(node.condition, "value", node.condition) or "and").lower()
-    if name == "and":
-        return _conjunction(parts)
-    if name == "or":
-        return Or(parts)
-    if name == "not":
-        return Not(Or(parts))
-    raise UnknownOperatorError(f"unknown filter condition {name!r}; conditions: and, or, not")
+    return condition(field, Op.IN if _is_list(value) else Op.EQ, value)
 
 
 def _conjunction(parts: Iterable[Filter]) -> Filter:
@@ -503,18 +463,6 @@ def _size(tree: Filter) -> tuple[int, int]:
         return max(1, len(values)), 1
     sizes = [_size(part) for part in ((tree.part,) if isinstance(tree, Not) else tree.parts)]
     return sum(count for count, _ in sizes), 1 + max((depth for _, depth in sizes), default=0)
-
-
-def _split_alternatives(text: str) -> list[str]:
-    """Split at each ``|`` that is followed by an even number of quotes."""
-    parts, begin, quotes = [], 0, text.count('"')
-    for sign in _QUOTE_OR_BAR.finditer(text):
-        if sign.group() == '"':
-            quotes -= 1
-        elif quotes % 2 == 0:
-            parts.append(text[begin : sign.start()])
-            begin = sign.end()
-    return [*parts, text[begin:]]
 
 
 def _unquote(text: str) -> str:
@@ -533,13 +481,6 @@ def _parse_literal(field: str, text: str) -> MetadataScalar:
     if _DECIMAL.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
-
-
-def _singular(kind: str) -> str:
-    """Remove a plural s, unless that gives another word, as for ``css``."""
-    bare = kind.removesuffix("s")
-    is_plural = bare in _EXTENSIONS or (len(bare) > 2 and not bare.endswith("s"))
-    return bare if is_plural else kind
 
 
 def _require_text(what: str, value: object) -> str:
