@@ -36,6 +36,32 @@ def test_a_quoted_word_is_required_where_the_quotes_stand_alone(text, phrases):
     assert parsed(text).required == phrases
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'which of the recipes for bread says that the "oven is hot" before noon',
+        " ".join(["a pasted sentence"] * 11) + ' "rotate api keys" -legacy -"old console"',
+    ],
+)
+def test_quotes_bind_neither_in_a_long_question_nor_in_pasted_text(text):
+    found = parsed(text)
+    assert (found.required, found.exclusions) == ((), ())
+    assert found.loose
+    assert all(phrase in found.text for phrase in found.loose)
+
+
+def test_quotes_bind_where_they_are_most_of_a_query():
+    phrase = "the walrus dives for clams in the cold water of the bay"
+    found = parsed(f'"{phrase}" who wrote that and in which of these books')
+    assert (found.required, found.loose) == ((phrase,), ())
+
+
+def test_quotes_in_a_typed_part_always_bind():
+    text = f'lex: {" ".join(["word"] * 40)} "rotate api keys" -legacy'
+    assert parsed(text).phrases == ("rotate api keys",)
+    assert parsed(text).exclusions == ("legacy",)
+
+
 def test_a_minus_before_a_word_or_phrase_excludes_it():
     found = parsed('keys -legacy -"old console"')
     assert found.text == "keys"

@@ -76,13 +76,12 @@ def test_after_a_calibration_searches_tell_a_relevance_that_is_fitted_to_the_lab
     before = relevances(found(catalog))
     code, out, err = catalog("golden", "calibrate", "--golden", labelled)
     assert code == 0, err
-    first, pairs, error, relevance, balance, answers, last = out.splitlines()
+    first, pairs, error, relevance, answers, last = out.splitlines()
     assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
     assert pairs.endswith("in 100.0% of pairs")
     assert error.startswith("  estimate and truth differ by 0.0")
     assert relevance.startswith("  relevance is fitted to them: its squared error falls by +0.0")
     assert relevance.endswith(" to the share of relevant passages")
-    assert balance == "  the balance of the legs takes 50 queries to fit; there are 25"
     needs = "when to answer takes 10 queries with an answer and 10 without to fit; "
     assert answers == f"  {needs}there are 25 and 0"
     assert last == "'catalog golden calibrate --undo' takes it back"
@@ -106,7 +105,6 @@ def test_a_kept_calibration_is_undone_by_one_command(catalog, labelled):
     assert out.splitlines() == [
         "'ask' decides as usual again when to answer from docs",
         "relevance is the packaged calibration's again",
-        "the balance of the legs of docs is the default again",
     ]
     assert relevances(found(catalog)) == before
 

@@ -11,9 +11,7 @@ from catalog.ingest import sync as sync_module
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.retrieval.adaptive import save_balance
 from catalog.retrieval.relevance import Calibration, save_calibration
-from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import store_file
@@ -66,25 +64,22 @@ def check(library, name):
     return next(check for check in diagnose(library) if check.name == name)
 
 
-def calibrate(library, shift, calibration):
-    parts = SearchParts(library)
-    model = library.wanted_model.fingerprint
-    save_calibration(library.database, model, calibration)
-    save_balance(library.database, "soup", model, parts.rag, shift=shift, about="q on soup")
+def calibrate(library, calibration):
+    save_calibration(library.database, library.wanted_model.fingerprint, calibration)
 
 
 def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_teach_again(home):
     with open_library(home) as library:
-        calibrate(library, -0.2, Calibration(1.0, about="q, 60 queries"))
+        calibrate(library, Calibration(1.0, about="q, 60 queries"))
         assert Indexer(library).update("soup").notes == ()
     with open_library(home, OtherEncoder()) as library:
         note = (
-            "not used, because they were fitted to another model: relevance (q, 60 queries), "
-            "the balance of the legs (q on soup); run catalog golden calibrate"
+            "not used, because they were fitted to another model: relevance (q, 60 queries); "
+            "run catalog golden calibrate"
         )
         for report in Indexer(library).rebuild().values():
             assert report.notes == (note,)
-        calibrate(library, None, None)
+        calibrate(library, None)
         assert Indexer(library).update("soup").notes == ()
 
 

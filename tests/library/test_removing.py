@@ -14,8 +14,6 @@ from catalog.core.errors import InputError, StoreBusyError, UnknownDatasetError
 from catalog.library.health import diagnose
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
-from catalog.retrieval.adaptive import find_shift, save_balance
-from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
@@ -116,29 +114,23 @@ def test_the_name_may_be_given_again_while_another_process_has_the_old_one_open(
 def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
     others = ("notes", "my.notes", "30ac8f2d0cccd51c")
     with open_library(tmp_path / "home") as library:
-        parts = SearchParts(library)
-        model = library.wanted_model.fingerprint
         bound = RiskBound(0.5, 0.1, 0.9, 20, 0.8, 0.05)
         library.database.set_meta("calibration:30ac8f2d0cccd51c", "{}")
         for name in ("Notes", *others):
             build(library, tmp_path, name)
-            save_balance(library.database, name, model, parts.rag, shift=0.1, about="")
             save_bound(library.database, name, bound)
         keys = set(meta_keys(library))
         for name in ("Notes", "30ac8f2d0cccd51c"):
             Indexer(library).remove(name)
-            assert find_shift(library.database, name, model, parts.rag) is None
             assert find_bound(library.database, name) is None
         for name in others[:2]:
-            assert find_shift(library.database, name, model, parts.rag) == 0.1
             assert find_bound(library.database, name) == bound
         gone = keys - set(meta_keys(library))
-        assert {key for key in gone if not key.startswith("balance:")} == {
+        assert gone == {
             f"{kind}:{name}"
             for kind in ("agreement", "answer_bound")
             for name in ("Notes", "30ac8f2d0cccd51c")
         }
-        assert len(gone) == 6
 
 
 def test_cached_answers_of_a_stopped_evaluation_are_removed_too(tmp_path):

@@ -56,6 +56,8 @@ SubQueryOrigin = Literal["original", "expansion"]
 
 MOST_PARTS = 10  # typed parts of a query: each is a search of its own
 MOST_PHRASES = 16  # phrases of a query, and exclusions: each is looked for in every passage
+MOST_TYPED = 32  # words of a query: a longer text was pasted, and its quotes are the author's
+_FEW_BESIDE = 6  # words beside a phrase that binds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class ParsedQuery:
     ``text`` is its topic: the words and the phrases' words, without the exclusions. ``parts`` are
     the sub-queries of the legs. No hit contains ``exclusions``, every hit contains the ``required``
     phrases. ``is_typed``: the user wrote the parts, and each has its own phrases. ``readings`` are
-    notes for the user on parts with two possible readings.
+    notes for the user on parts with two possible readings. ``loose`` are quoted phrases that do not
+    bind: passages that contain them rank higher.
     """
 
     original: str
@@ -93,6 +96,7 @@ class ParsedQuery:
     notes: tuple[str, ...] = ()
     is_typed: bool = False
     readings: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
 
     @property
     def lexical_text(self) -> str:
@@ -152,7 +156,9 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     exclusions. The first part of a leg counts as the user's own query there, the rest as expansions
     of it.
 
-    More than :data:`MOST_PHRASES` different phrases are read as plain words.
+    In a text of more than :data:`MOST_TYPED` words, which was pasted, quotes and minus do not bind.
+    Nor do quotes where they are the smaller part of a query with more than a few other words. More
+    than :data:`MOST_PHRASES` different phrases are read as plain words.
 
     A cut is made between words where its last half has white space, and never within an
     exclusion; parts beyond it are left out. Raises :class:`QueryError` when nothing is left to
@@ -167,9 +173,15 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     notes = [cut] if end < len(text) else []
     typed = _split_typed(text, end)
     text = text[:end]
+    is_pasted = len(text.split()) > MOST_TYPED
     terms_by_kind: list[tuple[SubQueryKind, _Terms]] = [
         (kind, _parse_terms(part, flags) if kind == "lex" else _Terms(part)) for kind, part in typed
-    ] or [("lex", _parse_terms(_one_line(text), flags))]
+    ] or [
+        (
+            "lex",
+            _loosen(_parse_terms(_one_line(text), flags, is_pasted=is_pasted), is_pasted=is_pasted),
+        )
+    ]
     for kind, terms in terms_by_kind:
         if not _SEARCHABLE.search(terms.text):
             name = f"the query {kind}:" if typed else "the query"
@@ -186,7 +198,15 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     if not typed:
         _, terms = terms_by_kind[0]
         both = (SubQuery("lex", terms.text, terms.phrases), SubQuery("vec", terms.text))
-        return ParsedQuery(text, terms.text, both, exclusions, tuple(notes), readings=readings)
+        return ParsedQuery(
+            text,
+            terms.text,
+            both,
+            exclusions,
+            tuple(notes),
+            readings=readings,
+            loose=terms.loose,
+        )
     notes.append(", ".join(f"{kind}: {terms.text}" for kind, terms in terms_by_kind))
     parts = tuple(_typed_parts(terms_by_kind))
     about = min(parts, key=_importance).text
@@ -201,9 +221,19 @@ class _Terms:
     phrases: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
 
 
-def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
+def _loosen(terms: _Terms, *, is_pasted: bool) -> _Terms:
+    """Return the terms of a plain query with phrases that do not bind as loose ones."""
+    quoted = sum(len(phrase.split()) for phrase in terms.phrases)
+    beside = len(terms.text.split()) - quoted
+    if not is_pasted and beside <= max(_FEW_BESIDE, quoted):
+        return terms
+    return replace(terms, phrases=(), loose=terms.phrases)
+
+
+def _parse_terms(text: str, known_flags: Collection[str], *, is_pasted: bool = False) -> _Terms:
     words: list[str] = []
     phrases: list[str] = []
     exclusions: list[str] = []
@@ -219,7 +249,8 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
             is_aside = (
                 part["minus"] and part["minus"] in _LONG_DASHES and part.start() <= last_aside
             )
-            if not part["minus"] or is_aside or _TWO_LETTERS.search(word) is None:
+            is_plain = is_pasted or is_aside or not part["minus"]
+            if is_plain or _TWO_LETTERS.search(word) is None:
                 words.append(part.group())
             elif is_command or word in known_flags or _is_flag(word):
                 words.append(part.group())
@@ -228,7 +259,7 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
                 exclusions.append(word)
             continue
         content = _one_line(part["phrase"])
-        if part["minus"]:
+        if part["minus"] and not is_pasted:
             exclusions.extend([content] if _LETTER.search(content) else [])
             continue
         words.append(content)

@@ -14,7 +14,7 @@ with each fifth of the queries left out in turn, must fall by more than two stan
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,10 @@ import numpy as np
 
 from catalog.core.errors import InputError
 from catalog.core.params import Mode, SearchParams
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
-from catalog.retrieval.adaptive import DEPTH, adaptive
-from catalog.retrieval.fusion import NO_WORDS, FoundWords, Leg, RankedList
-from catalog.retrieval.query_words import find_words
 from catalog.retrieval.relevance import FEATURES, Calibration, Features, extract_features
 from catalog.retrieval.searcher import find_passages
-from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Hit, Restriction, Spread
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
 
     Floats = npt.NDArray[np.float64]
-    from catalog.retrieval.search_parts import SearchParts
 
 
 CANDIDATES = 10  # the best ones of each query, to which thresholds apply
@@ -298,19 +292,15 @@ def _calibration_error(estimates: Floats, labels: npt.NDArray[np.bool_]) -> floa
     return float(sum(parts))
 
 
-LEAST_QUERIES = 50
-# One number for each dataset: a fit of four did not carry over (docs/decisions/0047).
-SHIFTS = tuple(round(0.05 * step, 2) for step in range(-12, 9))
 _SHRINKAGE = 2.0
-_CUT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftFit:
     """The chosen shift, and its gain on queries that were not used to choose it.
 
-    ``gain`` is in nDCG@10, or in the share of right decisions; ``error`` is its standard error.
-    ``is_other`` if it differs from the usual shift.
+    ``gain`` is in the share of right decisions; ``error`` is its standard error. ``is_other`` if it
+    is not 0.
     """
 
     queries: int
@@ -321,20 +311,20 @@ class ShiftFit:
 
     @property
     def wins(self) -> bool:
-        """Return whether the shift beats the usual one beyond chance."""
+        """Return whether the shift beats none beyond chance."""
         return self.is_other and self.gain > _ERRORS * self.error
 
 
-def fit_shift(scores: Floats, usual: float = 0.0, shifts: Sequence[float] = SHIFTS) -> ShiftFit:
+def fit_shift(scores: Floats, shifts: Sequence[float]) -> ShiftFit:
     """Choose a shift from the score of each query (row) at each of the ``shifts`` (column).
 
-    The same shift is for every query. The best mean wins, averaged with its
-    neighbours and reduced by ``_SHRINKAGE · (shift - usual)² / queries``, so that few queries move
-    the shift little. The result is better than ``usual``, the shift without labels, if the mean
-    gain on queries that were left out (each fifth in turn) is above 0 by two standard errors.
+    The same shift is for every query. The best mean wins, averaged with its neighbours and reduced
+    by ``_SHRINKAGE · shift² / queries``, so that few queries move the shift little. The result is
+    better than none if the mean gain on queries that were left out (each fifth in turn) is above 0
+    by two standard errors.
     """
     steps = np.array(shifts)
-    none = int(np.argmin(np.abs(steps - usual)))
+    none = int(np.argmin(np.abs(steps)))
     chosen = _choose(scores, none, steps)
     gains = np.concatenate(
         [
@@ -347,65 +337,6 @@ def fit_shift(scores: Floats, usual: float = 0.0, shifts: Sequence[float] = SHIF
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
     is_other = chosen != none
     return ShiftFit(len(scores), float(steps[chosen]), float(gains.mean()), error, is_other)
-
-
-def measure_shifts(
-    parts: SearchParts, golden: GoldenSet, dataset: str, *, progress: Progress
-) -> Floats:
-    """Return nDCG@10 of documents for each answerable query at each of :data:`SHIFTS`.
-
-    Queries with filters are left out; rows have the order of the rest.
-    """
-    queries = [query for query in golden.answerable if query.filters is None]
-    progress.start(len(queries))
-    rows = []
-    for query in queries:
-        rows.append(_measure(parts, query, dataset))
-        progress.advance(1, "asking")
-    return np.array(rows).reshape(len(rows), len(SHIFTS))
-
-
-def _measure(parts: SearchParts, query: GoldenQuery, dataset: str) -> list[float]:
-    lists, document = _ask(parts, query.query, dataset)
-    usual = parts.usual_balance(dataset)
-    scores = []
-    for shift in SHIFTS:
-        fused = adaptive(lists, replace(usual, shift=shift))
-        ranked = dict.fromkeys(document[hit.chunk_id] for hit in fused if hit.chunk_id in document)
-        scores.append(_ndcg(list(ranked)[:_CUT], query.relevant))
-    return scores
-
-
-def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList], dict[str, str]]:
-    """Return the lists of row numbers from both legs, and the document of each row."""
-    within, rag = Restriction(dataset), parts.rag
-    vector, _ = parts.query_vectors.embed(text)
-    by_words = parts.lexical(dataset).search(text, DEPTH, within)
-    by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
-    _, spread = parts.library.indexes.spread(dataset, vector, by_meaning)
-    parts.library.indexes.require_model()  # otherwise these may be scores of two models
-    seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
-    with parts.database.read() as connection:
-        chunks = load_chunks(connection, dataset, seqs, damaged=[])
-    words = find_words(parts.database, parts.lexical(dataset), within, text, by_words)
-    legs: tuple[tuple[Leg, float, Sequence[Hit], Spread, FoundWords], ...] = (
-        ("lexical", rag.lexical_weight, by_words, by_words.spread, words),
-        ("vector", rag.vector_weight, by_meaning, spread, NO_WORDS),
-    )
-    found = []
-    for leg, weight, hits, of_all, of_leg in legs:
-        scores = tuple((chunks[hit.seq].chunk_id, hit.score) for hit in hits if hit.seq in chunks)
-        found.append(RankedList(leg, leg, text, "original", weight, scores, of_all, of_leg))
-    return found, {chunk.chunk_id: chunk.path for chunk in chunks.values()}
-
-
-def _ndcg(ranked: Sequence[str], grades: Mapping[str, int]) -> float:
-    best = sorted(grades.values(), reverse=True)[:_CUT]
-    return _discounted([grades.get(path, 0) for path in ranked]) / _discounted(best)
-
-
-def _discounted(gains: Sequence[int]) -> float:
-    return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
 
 
 def _choose(scores: Floats, none: int, shifts: Floats) -> int:

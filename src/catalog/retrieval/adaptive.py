@@ -4,9 +4,9 @@
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
 ``cover`` is the share of the query's different words that the best keyword hit contains; four in
-five count as all. ``shift`` belongs to the dataset: the value fitted to its labels. Without labels
-it is negative if the model does not know the language of the passages, -1 if the vectors are
-useless, and 1 if the words are. ``known`` is the share of passages in languages that the model
+five count as all. ``shift`` belongs to the dataset: it is
+negative if the model does not know the language of the passages, -1 if the vectors are useless, and
+1 if the words are. ``known`` is the share of passages in languages that the model
 knows.
 
 A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with rerere.enabled
@@ -37,25 +37,16 @@ of z-scores: Renda and Straccia 2003. ``docs/evidence/quality.md`` has the measu
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from catalog.core.ids import sha256_hex
 from catalog.embedding.profiles import foreign_share
 from catalog.retrieval.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
 from catalog.store.lexical.base import term_weight
 
-if TYPE_CHECKING:
-    from catalog.core.settings import RAGv2Settings
-    from catalog.store import Database
-
-
 DEPTH = 100
-SCALE_VERSION = 5  # raise it with every change that gives the same hits other scores
 # A prior, like Balance.base: fitted values did worse on collections left out (docs/decisions/0047).
 _ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
 _STEEPNESS = 2.0
@@ -179,37 +170,3 @@ def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, fl
     cover = max(words.cover, _ENOUGH * words.rarity) if is_rare_found else words.cover
     share = balance.vector_share(cover)
     return {"lexical": 1 - share, "vector": share}
-
-
-def find_shift(
-    database: Database, dataset: str, embedding: str, rag: RAGv2Settings
-) -> float | None:
-    """Return the fitted shift of hybrid searches with an embedding model, ``None`` without one."""
-    return database.note(_key(dataset, embedding, rag), "the balance of searches", _kept_shift)
-
-
-def _kept_shift(fit: float | None = None, **_about: object) -> float | None:
-    return None if fit is None else float(fit)
-
-
-def save_balance(
-    database: Database,
-    dataset: str,
-    embedding: str,
-    rag: RAGv2Settings,
-    *,
-    shift: float | None,
-    about: str,
-) -> None:
-    """Save the fitted shift of the vector leg's share; ``None`` goes back to the unfitted one.
-
-    Searches use it after the store is opened again.
-    """
-    entry = {"fit": shift, "of": dataset, "about": about, "embedding": embedding}
-    database.set_meta(_key(dataset, embedding, rag), json.dumps(entry))
-
-
-def _key(dataset: str, embedding: str, rag: RAGv2Settings) -> str:
-    """Return the key of the entry, which is valid for one model, engine, formula and weights."""
-    formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}|{rag.lexical_engine}"
-    return f"balance:{sha256_hex(f'{dataset}|{formula}|{embedding}')[:16]}"

@@ -92,12 +92,12 @@ def find(
     for _ in range(ATTEMPTS):
         with parts.database.read() as connection:
             before = read_stamps(connection, within.dataset)
-        run = _fuse(parts, within, run_all(run_beside), top_k, before)
+        run = _fuse(parts, within, run_all(run_beside), top_k, before, question.loose)
         if run.is_whole:
             return run
     for _ in range(HELD_ATTEMPTS):  # leg after leg on one state: no writer can interfere
         with parts.database.snapshot():
-            run = _fuse(parts, within, run_all(_run_in_turn), top_k, None)
+            run = _fuse(parts, within, run_all(_run_in_turn), top_k, None, question.loose)
         if run.is_whole:
             break
     return run
@@ -113,6 +113,7 @@ def _fuse(
     runs: Sequence[LegRun],
     top_k: int,
     before: tuple[Stamp | None, ...] | None,
+    loose: tuple[str, ...],
 ) -> HybridRun:
     """Join the hits to the store, fuse, and read the best passages, all in one state of the store.
 
@@ -160,7 +161,7 @@ def _fuse(
         has_signs = any(not word.isalpha() for word in phrases or keywords_of(text))
         if len(lists) > 1 or (lists[0].leg == "lexical" and has_signs):
             scale = rag.lexical_weight * rag.original_weight
-            passages = prefer_words(passages, text, scale, parts.known_languages, phrases)
+            passages = prefer_words(passages, text, scale, parts.known_languages, phrases, loose)
     ms = (time.perf_counter() - started) * 1000
     is_whole = is_same and len(ids) == len(seqs)
     return HybridRun(
@@ -254,12 +255,14 @@ def prefer_words(
     scale: float,
     known: Collection[str] = (),
     phrases: tuple[str, ...] = (),
+    loose: tuple[str, ...] = (),
 ) -> tuple[Passage, ...]:
     """Sort fused passages again by the words that they contain, best first.
 
     A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
-    contain them, and a higher one if they are written as in the query. ``scale`` is the weight of
-    the keyword list. If the model knows only the languages ``known``, a passage in letters of
+    contain them, and a higher one if they are written as in the query. Passages with ``loose``
+    phrases, which do not bind, gain by the share of them that they contain. ``scale`` is the weight
+    of the keyword list. If the model knows only the languages ``known``, a passage in letters of
     neither these nor the query loses half of its score, because its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
@@ -275,6 +278,9 @@ def prefer_words(
                 bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
         elif not by_words and known and letters not in (None, asked_in, *known):
             bonus = -hit.score / 2
+        if loose:
+            written = sum(how_written(passage.chunk, [phrase]) == 1 for phrase in loose)
+            bonus += scale * AS_WRITTEN * written / len(loose)
         if bonus:
             bonus += hit.bonus
             score = sum([part.contribution for part in hit.contributions]) + bonus

@@ -57,12 +57,14 @@ class Question(NamedTuple):
     """A query's text, with an optional vector or texts to search by meaning instead.
 
     The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``. An
-    embedding of another model is ignored: see :func:`is_foreign`.
+    embedding of another model is ignored: see :func:`is_foreign`. ``loose`` are quoted phrases that
+    do not bind.
     """
 
     text: str
     embedding: Sequence[float] | None = None
     texts: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Questi
     """Return the question with the parsed query's text and the given vector or texts."""
     text = query.about(mode)
     texts = tuple(text if one == question.text else one for one in question.texts)
-    return Question(text, question.embedding, texts)
+    return Question(text, question.embedding, texts, query.loose)
 
 
 def run_leg(leg: LegQuery, question: Question) -> LegRun:

@@ -22,7 +22,6 @@ from catalog.retrieval.adaptive import (
     PRIOR,
     Balance,
     balance_of_languages,
-    find_shift,
 )
 from catalog.retrieval.caches import ModelCache, QueryVectors
 from catalog.retrieval.expansion.expander import Expander
@@ -89,7 +88,6 @@ class SearchParts:
         self._source = expansion_source
         self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._shifts: dict[tuple[str, str], float | None] = {}
         self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LanguageModel, Expander] | None = None
@@ -204,16 +202,11 @@ class SearchParts:
         return self._calibrations[embedding]
 
     def balance(self, dataset: DatasetNames) -> Balance:
-        """Return the legs' balance in adaptive fusion: fitted to labels, else by languages."""
-        if self.rag.fusion_mode != "adaptive":
-            return PRIOR
-        learnt = self._learnt_balance(dataset) if isinstance(dataset, str) else None
-        return learnt or self.usual_balance(dataset)
-
-    def usual_balance(self, dataset: DatasetNames) -> Balance:
-        """Return the legs' balance without labels."""
+        """Return the legs' balance in adaptive fusion: by useless legs, else by languages."""
         from catalog.library.useless_legs import read_useless_leg
 
+        if self.rag.fusion_mode != "adaptive":
+            return PRIOR
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
         if useless is not None:
             return BY_WORDS if useless == "vector" else BY_MEANING
@@ -247,16 +240,6 @@ class SearchParts:
                 kept = stamps, counts
                 self._sampled.put(dataset, kept)
         return kept[1]
-
-    def _learnt_balance(self, dataset: str) -> Balance | None:
-        embedding = self.library.wanted_model.fingerprint
-        if (dataset, embedding) not in self._shifts:
-            shift = find_shift(self.database, dataset, embedding, self.rag)
-            self._shifts[dataset, embedding] = shift
-        shift = self._shifts[dataset, embedding]
-        if shift is None:
-            return None
-        return replace(self.usual_balance(dataset), shift=shift, reason="as labels taught")
 
     def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
         """Return recent expanded retrievals for this state; drop those for other states."""

@@ -64,7 +64,6 @@ Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 _FITS = {  # by how keys begin
     "calibration": "relevance",
-    "balance": "the balance of the legs",
     "answers": "when to answer",
 }
 

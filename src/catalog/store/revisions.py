@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
 _OF_DATASET = ("agreement:", "answer_bound:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
-_LEARNT = "balance:"  # prefix of keys that end in a hash; the value names its dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,9 +403,7 @@ def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     """
     connection.execute(delete(datasets).where(datasets.c.name == dataset))
     connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
-    learnt = select(meta.c.key, meta.c.value).where(meta.c.key.startswith(_LEARNT))
-    of_it = [key for key, value in connection.execute(learnt) if _owner(value) == dataset]
-    of_it += [f"{kind}{dataset}" for kind in _OF_DATASET]
+    of_it = [f"{kind}{dataset}" for kind in _OF_DATASET]
     connection.execute(delete(meta).where(among(meta.c.key, of_it)))
     set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
     connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
@@ -429,13 +426,6 @@ def list_removed(connection: Connection) -> list[str]:
 def forget_removal(connection: Connection, dataset: str) -> None:
     """Drop the note: all files are removed, or the name is used again with new indexes."""
     connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
-
-
-def _owner(learnt: str) -> object:
-    try:
-        return json.loads(learnt).get("of")
-    except (ValueError, AttributeError):
-        return None
 
 
 def last_number(connection: Connection, of: Table) -> int:

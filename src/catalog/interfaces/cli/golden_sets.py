@@ -206,11 +206,10 @@ def calibrate(
         bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
     ] = False,
 ) -> None:
-    """Fit relevance, the balance of the legs, and when to answer, to labelled queries.
+    """Fit relevance, and when to answer, to labelled queries.
 
-    Relevance decides on thresholds and low confidence. The balance needs 50 queries, and hybrid
-    search with adaptive fusion. When 'ask' answers needs 10 queries with an answer and 10 without.
-    Each fit is kept if it wins on queries left out of it.
+    Relevance decides on thresholds and low confidence. When 'ask' answers needs 10 queries with an
+    answer and 10 without. Each fit is kept if it wins on queries left out of it.
 
     Examples:
         catalog golden calibrate --golden notes.jsonl
@@ -236,15 +235,12 @@ def calibrate(
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         with TerminalProgress() as progress:
-            balance = "only hybrid search with adaptive fusion has a balance of the legs"
-            if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
-                balance = _fit_balance(service.parts, queries, name, progress, keep=not dry_run)
             relevance = _fit_relevance(
                 service, queries, name, known_mode, progress, keep=not dry_run
             )
             as_fitted = Searcher(library)  # with what was kept
             answers = _fit_answers(as_fitted, queries, name, progress, keep=not dry_run)
-    say(*relevance, f"  {balance}", f"  {answers}")
+    say(*relevance, f"  {answers}")
     say("kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
 
 
@@ -294,44 +290,14 @@ def _embedding_of(parts: SearchParts, mode: Mode) -> str:
 
 
 def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
-    """Forget the store's calibration of such searches, and the dataset's balance."""
+    """Forget the store's calibration of such searches, and when to answer."""
     from catalog.answers.answerable import save_answer_shift
-    from catalog.retrieval.adaptive import save_balance
     from catalog.retrieval.relevance import save_calibration
 
     save_answer_shift(parts, dataset, None, "undone")
     say(f"'ask' decides as usual again when to answer from {dataset}")
     save_calibration(parts.database, _embedding_of(parts, mode), None)
     say("relevance is the packaged calibration's again")
-    if mode == "hybrid":
-        embedding = _embedding_of(parts, mode)
-        save_balance(parts.database, dataset, embedding, parts.rag, shift=None, about="undone")
-        say(f"the balance of the legs of {dataset} is the default again")
-
-
-def _fit_balance(
-    parts: SearchParts, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
-) -> str:
-    """Fit the balance of the dataset's legs, keep the fit if it wins, and return a report."""
-    from catalog.evaluation.calibration import LEAST_QUERIES, fit_shift, measure_shifts
-    from catalog.retrieval.adaptive import save_balance
-
-    count = sum(query.filters is None for query in queries.answerable)
-    if count < LEAST_QUERIES:
-        return f"the balance of the legs takes {LEAST_QUERIES} queries to fit; there are {count}"
-    scores = measure_shifts(parts, queries, dataset, progress=progress)
-    fit = fit_shift(scores, parts.usual_balance(dataset).shift)
-    if keep:
-        embedding = _embedding_of(parts, "hybrid")
-        about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
-        shift = fit.shift if fit.wins else None
-        save_balance(parts.database, dataset, embedding, parts.rag, shift=shift, about=about)
-    if not fit.wins:
-        return "the balance of the legs stays: no other wins on queries left out of the fit"
-    gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
-    return (
-        f"the vector leg's share changes by {fit.shift:+.2f}: {gain} on queries left out of the fit"
-    )
 
 
 def _fit_answers(
@@ -351,7 +317,7 @@ def _fit_answers(
         needs = f"{LEAST_OF_A_KIND} queries with an answer and {LEAST_OF_A_KIND} without"
         return f"when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
     decisions = measure_answers(service, queries, dataset, progress=progress)
-    fit = fit_shift(decisions.weighted, shifts=ANSWER_SHIFTS)
+    fit = fit_shift(decisions.weighted, ANSWER_SHIFTS)
     (wrongly, rightly), (before, rightly_before) = map(decisions.refused, (fit.shift, 0.0))
     if keep:
         about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
