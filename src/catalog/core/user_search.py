@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,10 +51,13 @@ def load_object(spec: str, default: str) -> Any:
 def _working_directory(name: str) -> Iterator[None]:
     """Allow imports from the working directory if it has the top-level module ``name``."""
     folder = str(Path.cwd())
-    if name == _PACKAGE or folder in sys.path or PathFinder.find_spec(name, [folder]) is None:
+    spec = PathFinder.find_spec(name, [folder])
+    if name == _PACKAGE or folder in sys.path or spec is None:
         yield
         return
-    finder = _ModuleFinder(name, folder)
+    finder = SimpleNamespace(  # ours goes before an installed module, unless it is a bare folder
+        find_spec=lambda wanted, *_: spec if wanted == name and spec.loader else None
+    )
     sys.meta_path.insert(0, finder)
     sys.path.append(folder)
     try:
@@ -61,20 +65,6 @@ def _working_directory(name: str) -> Iterator[None]:
     finally:
         sys.meta_path.remove(finder)
         sys.path.remove(folder)
-
-
-class _ModuleFinder:
-    """Find one top-level module in a folder, before any installed module of that name."""
-
-    def __init__(self, name: str, folder: str) -> None:
-        self._name, self._folder = name, folder
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return the module's spec; leave a folder without ``__init__.py`` to the other finders."""
-        if name != self._name:
-            return None
-        spec = PathFinder.find_spec(name, [self._folder])
-        return None if spec is None or spec.loader is None else spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +202,16 @@ def _load_function(spec: str) -> Callable[..., object]:
             f"no search {spec!r} ({type(error).__name__}: {error}); give package.module or "
             "package.module:function"
         ) from error
-    methods = (getattr(target, "search", None), _retrieve_of(target))
-    function = target if callable(target) else next(filter(callable, methods), None)
+    retrieve, schema = getattr(target, "retrieve", None), sys.modules.get("llama_index.core.schema")
+    ways = [target, getattr(target, "search", None), retrieve]
+    if retrieve is not None and schema is not None and hasattr(target, "query"):
+        ways[2] = lambda query: retrieve(schema.QueryBundle(query))  # an engine takes no bare text
+    function = next(filter(callable, ways), None)
     if function is None:
         raise BackendError(f"{spec!r} cannot be called and has no method search or retrieve")
     if inspect.iscoroutinefunction(function):
         raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the result")
     return function
-
-
-def _retrieve_of(target: object) -> Callable[..., object] | None:
-    """Return the method of a LlamaIndex retriever, or one that asks a query engine for nodes."""
-    retrieve, schema = getattr(target, "retrieve", None), sys.modules.get("llama_index.core.schema")
-    if retrieve is None or schema is None or not hasattr(target, "query"):
-        return retrieve
-    return lambda query: retrieve(schema.QueryBundle(query))  # an engine takes no bare text
 
 
 def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
@@ -235,16 +220,12 @@ def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return frozenset()
+    if parameters and parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        del parameters[0]  # the query
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = {
-        parameter.name
-        for position, parameter in enumerate(parameters)
-        if parameter.kind in by_keyword
-        and not (position == 0 and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    }
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        names.add("**")
-    return frozenset(names)
+    names = {one.name for one in parameters if one.kind in by_keyword}
+    has_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    return frozenset(names | {"**"} if has_any else names)
 
 
 def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
@@ -257,39 +238,31 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
     """
     if isinstance(value, Ranking):
         return replace(value, hits=value.hits[:top_k])
-    results: object = value
-    for name in ("results", "source_nodes", "hits"):
-        attribute = _get(value, name)
-        if attribute is not None and not callable(attribute):
-            results = attribute
-            break
+    named = (_get(value, name) for name in ("results", "source_nodes", "hits"))
+    results = next((one for one in named if one is not None and not callable(one)), value)
     if not isinstance(results, Iterable) or isinstance(results, _NOT_A_LIST):
         raise BackendError(f"a search must return a sequence of hits, not {_type_name(value)}")
-    hits = tuple(_to_group(result, dataset) for result in islice(results, top_k))
+    hits = []
+    for result in islice(results, top_k):
+        hit = _to_hit(result, dataset)
+        others = None if isinstance(result, str | tuple | list) else _first_of(result, ("also_in",))
+        copies = (
+            [_to_hit(one, dataset) for one in others] if isinstance(others, list | tuple) else []
+        )
+        same = (replace(one, score=hit.score, text=hit.text, explain=hit.explain) for one in copies)
+        hits.append(replace(hit, also_in=tuple(same)))
     doubt = _get(value, "low_confidence")
-    return Ranking(hits, _stage_times(value), doubt if isinstance(doubt, bool) else None)
-
-
-def _to_group(result: object, dataset: str) -> RankedHit:
-    """Return a hit with its copies, which have the same text."""
-    hit = _to_hit(result, dataset)
-    others = _first_of(result, ("also_in",)) if not isinstance(result, str | tuple | list) else None
-    if not isinstance(others, list | tuple):
-        return hit
-    copies = (_to_hit(other, dataset) for other in others)
-    same = (replace(copy, score=hit.score, text=hit.text, explain=hit.explain) for copy in copies)
-    return replace(hit, also_in=tuple(same))
+    return Ranking(tuple(hits), _stage_times(value), doubt if isinstance(doubt, bool) else None)
 
 
 def _to_hit(result: object, dataset: str) -> RankedHit:
     if isinstance(result, str | PurePath):
         return RankedHit(_to_path(str(result), dataset))
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
-        return RankedHit(_to_path(result[0], dataset), _to_number(result[1]))
-    if isinstance(result, list):  # JSON turns a pair into a list
-        match result:
-            case [str(path), int() | float() as score]:
-                return RankedHit(_to_path(path, dataset), float(score))
+    match result:
+        case (str(path), score) if isinstance(result, tuple) or isinstance(score, int | float):
+            return RankedHit(
+                _to_path(path, dataset), _to_number(score)
+            )  # JSON makes lists of pairs
     path = _first_of(result, _PATH_KEYS)
     if path is None:
         raise BackendError(f"a hit has no path: {_type_name(result)}; expected one of {_PATH_KEYS}")
@@ -334,7 +307,7 @@ def _to_number(value: object) -> float | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (TypeError, ValueError):
         return None
 
@@ -367,12 +340,13 @@ def _explanation_lines(value: object) -> tuple[str, ...]:
     ]
     if explain.bonus:
         lines.append(f"{explain.bonus:.6f}  top-rank bonus")
-    if explain.rerank is not None:
-        rerank = explain.rerank
+    if (rerank := explain.rerank) is not None:
         raw = "not scored" if rerank.raw_score is None else f"score {rerank.raw_score:.4f}"
-        lines.append(f"{explain.fused:.6f} fused, so rank {rerank.rank}; blended:")
-        lines.append(f"{rerank.fused_part:.6f}  of that ({rerank.blend})")
-        lines.append(f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}")
+        lines += [
+            f"{explain.fused:.6f} fused, so rank {rerank.rank}; blended:",
+            f"{rerank.fused_part:.6f}  of that ({rerank.blend})",
+            f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}",
+        ]
     return tuple(lines)
 
 
