@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from catalog import __version__
 from catalog.core.errors import InputError
 from catalog.core.params import AskParams
-from catalog.core.settings.loading import flatten
-from catalog.core.settings.shaping import default_shaping
+from catalog.core.settings.loading import default_shaping, flatten
 from catalog.core.text import strip_userinfo
 from catalog.llm import LanguageModel
 from catalog.store.manifest import read_dataset_settings

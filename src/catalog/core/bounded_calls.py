@@ -6,20 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
-from typing import NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from catalog.core.errors import LLMBusyError, LLMTimeoutError, OutOfTimeError
 
 ResultT = TypeVar("ResultT")
 _DEADLINE: ContextVar[float] = ContextVar("catalog_deadline", default=math.inf)
-
-
+_END = object()
 WHOLE = 12  # time limit of all pieces, in multiples of that of one
 
 
@@ -61,14 +60,9 @@ class BoundedCalls:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._abandoned = 0
-        self._lock = Lock()
-
-    @property
-    def abandoned(self) -> int:
-        """Return how many abandoned calls are still running."""
-        return self._abandoned
+        self._limit, self._lock = limit, Lock()
+        self.abandoned = 0
+        """How many abandoned calls are still running."""
 
     def call(self, function: Callable[[], ResultT], seconds: float) -> ResultT:
         """Return the result of ``function()`` or raise its error, if it ends within ``seconds``.
@@ -90,30 +84,29 @@ class BoundedCalls:
         next piece only; a slow caller gets every piece that was in time. Raises like :meth:`call`;
         an error of the function is raised after the pieces before it.
         """
-        pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
-        run = _Run()
+        pieces: SimpleQueue[Any] = SimpleQueue()
+        run = SimpleNamespace(has_ended=False, is_abandoned=False, error=None)
         too_long = LLMTimeoutError("the answer did not end in time")
 
         def produce() -> None:
-            end: BaseException | None = None
             try:
                 for piece in function():
                     pieces.put(piece)
                     if run.is_abandoned:
                         break
                     if monotonic() > deadline:
-                        end = too_long
+                        run.error = too_long
                         break
             except BaseException as error:  # noqa: BLE001 - raised again where it is read
-                end = error
+                run.error = error
             with self._lock:
                 run.has_ended = True
-                self._abandoned -= run.is_abandoned
-            pieces.put(_End(end))
+                self.abandoned -= run.is_abandoned
+            pieces.put(_END)
 
         with self._lock:
-            if self._abandoned >= self._limit:
-                raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
+            if self.abandoned >= self._limit:
+                raise LLMBusyError(f"{self.abandoned} earlier calls are still running")
         context = copy_context()
         context.run(_DEADLINE.set, min(deadline, _DEADLINE.get()))
         Thread(target=context.run, args=(produce,), name="bounded-call", daemon=True).start()
@@ -126,27 +119,15 @@ class BoundedCalls:
                     if left <= seconds:
                         raise too_long from None
                     raise LLMTimeoutError(f"no answer within {seconds:g} s") from None
-                if isinstance(piece, _End):
-                    if piece.error is not None:
-                        raise piece.error
-                    return
+                if piece is _END:
+                    break
                 yield piece
         finally:
             with self._lock:
                 run.is_abandoned = not run.has_ended
-                self._abandoned += run.is_abandoned
-
-
-class _End(NamedTuple):
-    """The end of a stream, and the error that ended it, if any."""
-
-    error: BaseException | None
-
-
-@dataclass
-class _Run:
-    has_ended: bool = False
-    is_abandoned: bool = False
+                self.abandoned += run.is_abandoned
+        if run.error is not None:
+            raise run.error
 
 
 def read_retry_after(value: str | None, now: datetime | None = None) -> float | None:

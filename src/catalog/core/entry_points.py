@@ -1,9 +1,7 @@
 """Find parts by name: engines, embedding providers and readers, ours and other packages'.
 
 The groups are ``catalog.lexical``, ``catalog.vectors``, ``catalog.embeddings`` and
-``catalog.readers``. Our own parts are in ``pyproject.toml``, too, but each family also knows them
-by name, so that a command that needs no other package's part does not read the metadata of all
-packages.
+``catalog.readers``. Our own parts are known by name, since the metadata of all packages is slow.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ def list_added(group: str) -> Mapping[str, EntryPoint]:
 
 
 def find(group: str, name: str) -> object | None:
-    """Return the object that a package adds to a group under a name; ``None`` without one.
+    """Return the object that a package adds to a group; ``None`` without one.
 
     Raises :class:`ConfigError` if it cannot be imported.
     """
@@ -55,18 +53,18 @@ def find_engine(group: Group, name: str) -> EntryPoint:
 
     Raises :class:`UnknownEngineError` that lists the names.
     """
+    from importlib.metadata import EntryPoint
+
     own = OURS[group]
     if name in own:
-        from importlib.metadata import EntryPoint
-
         return EntryPoint(name, own[name], group)
-    if (point := list_added(group).get(name)) is not None:
-        return point
+    added = list_added(group)
+    if name in added:
+        return added[name]
     kind = {"catalog.lexical": "keyword", "catalog.vectors": "vector"}[group]
-    others = sorted(list_added(group).keys() - own.keys())
     raise UnknownEngineError(
-        f"unknown {kind} engine {name!r}; engines: {', '.join([*own, *others])}; packages can "
-        f"add engines by the entry point {group}"
+        f"unknown {kind} engine {name!r}; engines: {', '.join(dict.fromkeys([*own, *added]))}; "
+        f"packages can add engines by the entry point {group}"
     )
 
 

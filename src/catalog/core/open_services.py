@@ -14,9 +14,7 @@ from catalog.core.errors import ForkedError
 class Closable(Protocol):
     """Something that holds files or connections."""
 
-    def close(self) -> None:
-        """Release them."""
-        ...
+    def close(self) -> None: ...
 
 
 ServiceT = TypeVar("ServiceT", bound=Closable)
@@ -53,10 +51,7 @@ class OpenServices(Generic[ServiceT]):
 
     def close(self) -> None:
         """Close every service; the next call opens a new one. A fork leaves them to its parent."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            opened = list(self._services.values())
-            self._services.clear()
-        for service in opened:
-            service.close()
+        if self._process == os.getpid():
+            with self._lock:
+                while self._services:
+                    self._services.popitem()[1].close()

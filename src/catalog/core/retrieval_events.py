@@ -1,9 +1,8 @@
 """A request's edge and id, and the log of failures, retries and fallbacks in its search.
 
-The events (failed, retried, degraded) go to a separate logger. They contain no text of a question,
-a document or a key: only the search's id, the step, classes of errors with their numbers, and
-reasons that the program itself words. A library with that setting writes them to a file
-(``catalog.library.logs``); otherwise they are dropped.
+The events (failed, retried, degraded) contain no text of a question, a document or a key: only the
+search's id, the step, classes of errors with their numbers, and reasons that the program words. A
+library with that setting writes them to a file (``catalog.library.logs``).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 from uuid import uuid4
 
 from catalog.core.errors import InputError
@@ -24,6 +23,7 @@ _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
 LOGGER.propagate = False  # messages for users are printed elsewhere
 LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
+_SEARCH: ContextVar[tuple[str, str]] = ContextVar("catalog_search", default=("-", ""))  # id, home
 _HEARD: ContextVar[list[str]] = ContextVar("catalog_failures")
 _CAUSES = 6  # of an error, that are named
 
@@ -57,18 +57,9 @@ def answering_request(request_id: str) -> AbstractContextManager[str]:
     return _with(_REQUEST_ID, request_id)
 
 
-class _Search(NamedTuple):
-    id: str
-    home: str
-
-
-_NONE = _Search("-", "")
-_SEARCH: ContextVar[_Search] = ContextVar("catalog_search", default=_NONE)
-
-
 def current_home() -> str:
     """Return the home of the current search; ``""`` outside one."""
-    return _SEARCH.get().home
+    return _SEARCH.get()[1]
 
 
 @contextmanager
@@ -77,10 +68,10 @@ def searching(home: str) -> Iterator[None]:
 
     An error that ends the block is logged, unless the call itself was invalid.
     """
-    if _SEARCH.get().home == home:
+    if current_home() == home:
         yield
         return
-    with _with(_SEARCH, _Search(current_request_id() or uuid4().hex[:12], home)):
+    with _with(_SEARCH, (current_request_id() or uuid4().hex[:12], home)):
         try:
             yield
         except InputError:
@@ -126,4 +117,4 @@ def error_text(error: BaseException) -> str:
 
 def _tell(step: str, event: str, reason: str) -> None:
     if LOGGER.isEnabledFor(logging.WARNING):
-        LOGGER.warning("search=%s %s step=%s: %s", _SEARCH.get().id, event, step, reason)
+        LOGGER.warning("search=%s %s step=%s: %s", _SEARCH.get()[0], event, step, reason)

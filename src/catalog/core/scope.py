@@ -53,7 +53,7 @@ class Scope:
     @classmethod
     def nothing(cls) -> Scope:
         """Return a scope in which no document may answer."""
-        return cls(frozenset())
+        return cls.of(())
 
     @classmethod
     def from_doc_ids(cls, doc_ids: Iterable[str] | None) -> Scope:

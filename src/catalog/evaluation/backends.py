@@ -37,7 +37,7 @@ from catalog.core.errors import (
 )
 from catalog.core.params import Mode
 from catalog.core.settings import Settings
-from catalog.core.settings.shaping import default_shaping
+from catalog.core.settings.loading import default_shaping
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet

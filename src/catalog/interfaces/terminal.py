@@ -26,7 +26,7 @@ from catalog.core.results import (
     SearchResults,
     StageReport,
 )
-from catalog.core.settings.shaping import describe_shaping
+from catalog.core.settings.loading import describe_shaping
 from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings
-from catalog.core.settings.loading import with_rag
-from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
+from catalog.core.settings.loading import default_shaping, describe_shaping, with_rag
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import (
     Pipeline,
@@ -40,7 +39,9 @@ class IndexingSettings:
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
         self._library, self._dataset = library, dataset
         rag = library.settings.rag_v2
-        self._wanted = DatasetSettings(library.settings.preset, shaping_settings(rag))
+        self._wanted = DatasetSettings(
+            library.settings.preset, {name: getattr(rag, name) for name in default_shaping()}
+        )
         with library.database.read() as connection:
             self._noted = read_dataset_settings(connection, dataset)
             self._made_by = count_pipelines(connection, dataset)

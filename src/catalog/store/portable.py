@@ -27,8 +27,7 @@ from catalog.core.errors import (
 )
 from catalog.core.files import describe_os_error
 from catalog.core.settings import Settings
-from catalog.core.settings.loading import with_rag
-from catalog.core.settings.shaping import default_shaping
+from catalog.core.settings.loading import default_shaping, with_rag
 from catalog.store import embedding_cache, manifest
 from catalog.store.backup import draft_beside
 from catalog.store.chunks import (

@@ -19,6 +19,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.files import default_home, home_folder, settings_file, settings_key
+from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import Settings
 from catalog.core.settings.variables import PREFIX, refuse_unknown_variables
 
@@ -57,40 +58,34 @@ def load_settings(
 
     ``overrides`` is nested like the TOML file. Raises :class:`ConfigError` naming the setting.
     """
-    environment = _from_environment()
-    home = Path((overrides or {}).get("home", environment.get("home", default_home())))
+    refuse_unknown_variables(PREFIX, Settings)
+    try:
+        environment = EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        raise ConfigError(f"the settings cannot be read: {error}") from error
     arguments = dict(overrides or {}) | ({} if preset is None else {"preset": preset})
-    stronger = [("argument", arguments), ("environment", environment), *_file_layer(home)]
-    layers = [
-        *stronger,
-        *_preset_layer(next((it["preset"] for _, it in stronger if "preset" in it), None)),
-        # else pydantic would read an empty variable
-        ("default", {"home": default_home(), "preset": None}),
-    ]
+    layers = [("argument", arguments), ("environment", environment)]
+    file = settings_file(Path(arguments.get("home", environment.get("home", default_home()))))
+    if file is not None:
+        layers.append((str(file), _read_toml(file)))
+    name = next((layer["preset"] for _, layer in layers if "preset" in layer), None)
+    if name is not None:
+        layers.append((f"preset {name}", load_preset(name)))
+    # without these, pydantic would read an empty variable
+    layers.append(("default", {"home": default_home(), "preset": None}))
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
-        _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
-        merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
+        agents = {**merged.get("agents", {}), **layer.get("agents", {})}  # each as a whole
+        _merge(merged, {**layer, "agents": agents})
         origins.update({name: origin for name, _ in flatten(layer)})
     return LoadedSettings(_validate(merged, origins), origins)
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Return settings with changed v2 settings; raises :class:`ConfigError` like loading."""
-    return with_values(settings, {f"rag_v2.{name}": value for name, value in changes.items()})
-
-
-def with_values(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return settings with these values by dotted name; raise :class:`ConfigError` like loading."""
-    merged = settings.model_dump()
-    for name, value in values.items():
-        *parents, last = name.split(".")
-        branch = merged
-        for parent in parents:
-            branch = branch[parent]
-        branch[last] = value
-    return _validate(merged)
+    values = settings.model_dump()
+    return _validate({**values, "rag_v2": {**values["rag_v2"], **changes}})
 
 
 def find_presets() -> dict[str, Path]:
@@ -124,6 +119,26 @@ def acts_only_with(name: str) -> tuple[str, Any] | None:
     return next(((f"{section}.{other}", value) for other, value in choice.items()), None)
 
 
+def default_shaping() -> dict[str, Any]:
+    """Return the defaults of the settings that shape passages, by name.
+
+    A change of one cuts or embeds documents again.
+    """
+    fields = RAGv2Settings.model_fields.items()
+    return {name: field.default for name, field in fields if needs_rebuild(f"rag_v2.{name}")}
+
+
+def describe_shaping(preset: str | None, values: Mapping[str, Any]) -> str:
+    """Return the preset's name and the settings that differ from their defaults."""
+    listed = ", ".join(
+        f"{name} {values[name]}"
+        for name, default in default_shaping().items()
+        if values.get(name, default) != default
+    )
+    named = "no preset" if preset is None else f"preset {preset}"
+    return f"{named} ({listed})" if listed else named
+
+
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every dotted name and value of nested settings."""
     for name, value in tree.items():
@@ -140,23 +155,6 @@ def find_field(name: str) -> Any:
     for parent in parents:
         model = model.model_fields[parent].annotation
     return model.model_fields[last]
-
-
-def _from_environment() -> dict[str, Any]:
-    refuse_unknown_variables(PREFIX, Settings)
-    try:
-        return EnvSettingsSource(Settings)()
-    except SettingsError as error:
-        raise ConfigError(f"the settings cannot be read: {error}") from error
-
-
-def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
-    path = settings_file(home)
-    return [] if path is None else [(str(path), _read_toml(path))]
-
-
-def _preset_layer(name: object) -> list[tuple[str, dict[str, Any]]]:
-    return [] if name is None else [(f"preset {name}", load_preset(name))]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -191,12 +189,21 @@ def _validate(
         raise ConfigError(f"the settings cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise ConfigError(_describe_unknown(name, origins)) from None
-        value = f", not {_shown(first['input'])}" if _is_shown(name, first) else ""
+        try:
+            field = find_field(name)
+        except (KeyError, AttributeError):
+            field = None
+        why = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "string_pattern_mismatch" and field is not None and field.default:
+            why = f"should be written as {field.default!r} is"
+        given = first["input"]
+        if not isinstance(given, Mapping | BaseModel) and (field is None or field.repr):
+            why += f", not {_shown(given)}"  # a single value, and no secret
         # without the cause, whose text holds the values of other settings
-        raise ConfigError(f"setting {name}: {_reason(name, first)}{value}") from None
+        raise ConfigError(f"setting {name}: {why}") from None
 
 
 def _describe_unknown(name: str, origins: Mapping[str, str]) -> str:
@@ -207,23 +214,6 @@ def _describe_unknown(name: str, origins: Mapping[str, str]) -> str:
     near = get_close_matches(name, known, 1)
     meant = f"did you mean {near[0]}?" if near else "catalog config lists them"
     return f"no setting {name}{f' ({at})' if at else ''}: {meant}"
-
-
-def _reason(name: str, problem: Mapping[str, Any]) -> str:
-    """Return why a value is refused; for a wrong form the default serves as an example."""
-    if problem["type"] == "string_pattern_mismatch" and (form := find_field(name).default):
-        return f"should be written as {form!r} is"
-    return str(problem["msg"]).removeprefix("Value error, ")
-
-
-def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
-    """Return whether a message may repeat the value: a single value, and not a secret."""
-    if isinstance(problem["input"], Mapping | BaseModel):
-        return False
-    try:
-        return bool(find_field(name).repr)
-    except (KeyError, AttributeError):
-        return True
 
 
 def _shown(value: object) -> str:

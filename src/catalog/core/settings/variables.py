@@ -64,24 +64,22 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     Other variables with the prefix may belong to other programs: each is named once in the log.
     """
     known = _known_variables(prefix, model)
-    sections = {name.rpartition("__")[0] for name in known}
-    ours = (CONFIG, *(f"{name}_" for name in sections if name), *(f"{name}__" for name in known))
+    sections = {name.rpartition("__")[0] for name in known} - {""}
+    ours = (CONFIG, *(f"{name}_" for name in sections), *(f"{name}__" for name in known))
     for variable in os.environ:
         name = variable.upper()
-        is_known = name in known or name == CONFIG
-        if is_known and variable != name:  # pydantic would read it, other parts would not
-            raise ConfigError(f"{variable} must be in capitals: {name}")
-        if not variable.startswith(prefix) or is_known:
-            continue
-        near = get_close_matches(name, sorted(known), 1, _LIKE)
-        if near or name.startswith(ours):
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(
-                f"{variable} is not a setting; {meant}unset it, or see catalog config for all "
-                "settings"
-            )
-        if prefix == PREFIX and not name.startswith((_TESTS, V2_PREFIX)):
-            _warn_once(variable, known)
+        if name in known or name == CONFIG:
+            if variable != name:  # pydantic would read it, other parts would not
+                raise ConfigError(f"{variable} must be in capitals: {name}")
+        elif variable.startswith(prefix):
+            near = get_close_matches(name, sorted(known), 1, _LIKE)
+            if near or name.startswith(ours):
+                meant = f"did you mean {near[0]}? " if near else ""
+                raise ConfigError(
+                    f"{variable} is not a setting; {meant}unset it; catalog config lists all"
+                )
+            if prefix == PREFIX and not name.startswith((_TESTS, V2_PREFIX)):
+                _warn_once(variable, known)
 
 
 @cache
@@ -95,8 +93,8 @@ def _warn_once(variable: str, known: frozenset[str]) -> None:
 def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
     names: set[str] = set()
     for name, field in model.model_fields.items():
+        names.add(f"{prefix}{name.upper()}")
         nested = field.annotation
         if isinstance(nested, type) and issubclass(nested, BaseModel):
             names |= _known_variables(f"{prefix}{name.upper()}__", nested)
-        names.add(f"{prefix}{name.upper()}")
     return frozenset(names)
