@@ -6,9 +6,8 @@ from itertools import pairwise
 import pytest
 
 from catalog.core.results import CatalogEntry, CatalogPage
-from catalog.interfaces import text_layout
 from catalog.interfaces.terminal import Form, passages_text, render
-from catalog.interfaces.text_layout import cut_line, display_width, find_blocks, shorten, wrap
+from catalog.interfaces.wrapping import display_width, shorten, wrap
 from made_results import answer, result
 
 PROSE = (
@@ -85,23 +84,6 @@ def test_a_row_of_a_table_shows_what_was_looked_for():
     assert display_width(line) <= 56
 
 
-def test_a_paragraph_is_cut_at_sentences_with_an_ellipsis():
-    passage = "The first sentence is here. " + PROSE.replace("\n", " ") + " The last is there."
-    start, end = passage.index("is here"), passage.index("leaked")
-    lines = snippet(passage[start:end], 200, passage=passage)
-    assert " ".join(lines) == (
-        "… Every key is rotated every ninety days by the service itself. The old key answers for "
-        "one more day, so that no client is cut off. …"
-    )
-
-
-def test_a_cut_never_takes_what_matches():
-    passage = "The first rotation is here. " + PROSE.replace("\n", " ")
-    start = passage.index("rotation")
-    lines = snippet(passage[start:], 200, passage=passage, matches=((0, 8),))
-    assert lines[0].startswith("… rotation is here. Every key")
-
-
 def test_a_passage_that_begins_within_a_sentence_says_so_but_no_document_does():
     text = "with keys that leaked. Revoke them."
     assert snippet(text, 80, start_offset=300) == [f"… {text}"]
@@ -114,8 +96,8 @@ def test_a_passage_shown_whole_has_no_ellipsis():
 
 def test_a_word_that_matches_is_bold_on_whichever_line_it_stands():
     at = PROSE.index("answers\nfor")
-    lines = snippet(PROSE, 60, bold=True, matches=((at, at + 11),))
-    assert [STYLE.sub("", line) for line in lines] == snippet(PROSE, 60)
+    lines = snippet(PROSE, 46, bold=True, matches=((at, at + 11),))
+    assert [STYLE.sub("", line) for line in lines] == snippet(PROSE, 46)
     assert "".join(lines).count("\x1b[1m") == "".join(lines).count("\x1b[22m") == 2
 
 
@@ -140,13 +122,6 @@ def test_an_item_of_a_list_is_set_in_below_its_sign():
     assert lines[0].startswith("- words")
     assert all(line.startswith("  ") for line in lines[1:])
     assert " ".join(line.strip() for line in lines) == item.strip()
-
-
-def test_chinese_lines_end_before_no_closing_sign_and_are_joined_without_a_blank():
-    lines = snippet(CHINESE, 44)
-    assert not any(line[0] in "。，" for line in lines)
-    broken = CHINESE[:30] + "\n" + CHINESE[30:]
-    assert "".join(snippet(broken, 200)).count(" ") == 0
 
 
 def test_an_emoji_of_several_characters_is_never_parted():
@@ -184,47 +159,5 @@ def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_fi
     assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())
 
 
-@pytest.mark.parametrize("unit", ["a\u0301", "\u0301", "a\u200d", "\u5bc6", f"{FAMILY}\u200d"])
-@pytest.mark.parametrize(
-    "lay_out",
-    [lambda text: wrap(text, 40), lambda text: cut_line(text, 0, len(text), len(text) - 1, 40)],
-    ids=["wrap", "cut_line"],
-)
-def test_a_text_twice_as_long_takes_twice_the_steps_to_lay_out(monkeypatch, unit, lay_out):
-    steps = 0
-    columns = text_layout._columns
-
-    def counted(char):
-        nonlocal steps
-        steps += 1
-        return columns(char)
-
-    monkeypatch.setattr(text_layout, "_columns", counted)
-    counts = []
-    for size in (1_000, 2_000):
-        steps = 0
-        lay_out(unit * size + "b" * 80)
-        counts.append(steps)
-    assert counts[1] < 2.2 * counts[0]
-
-
-def test_signs_that_end_as_no_rule_are_prose():
-    text = "=" * 500_000 + "x"  # tried from each sign on, this takes half an hour
-    assert [block.is_prose for block in find_blocks(text, is_code=False)] == [True]
-    assert [block.is_prose for block in find_blocks("=== --- ==", is_code=False)] == [False]
-
-
-def test_joined_signs_without_end_are_cut_where_the_line_is_full():
-    assert [display_width(line) for line in wrap("a\u200d" * 100, 40)] == [40, 40, 20]
-
-
 def test_a_line_of_blanks_is_an_empty_line():
     assert wrap(" " * 100, 40) == wrap("\t ", 40) == [""]
-
-
-def test_no_blank_stands_between_an_ellipsis_and_the_text():
-    passage = "Before any of this the sentence began and\n   went on set in. Then it ended.\n"
-    text = passage[passage.index("   went") :]
-    assert snippet(text, None, passage=passage) == ["… went on set in. Then it ended."]
-    row = '| "and"' + " " * 60 + '| "or" |'
-    assert snippet(row, 30) == ['| "and"…']

@@ -30,13 +30,12 @@ from catalog.core.settings.loading import describe_shaping
 from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
-from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, fit, shorten, wrap
+from catalog.interfaces.wrapping import LEAST_COLUMNS, display_width, fit, shorten, wrap
 from catalog.retrieval.citations import (
     format_headings,
     format_other_place,
     format_snippet_place,
 )
-from catalog.retrieval.recordings import cut_lines, format_lines
 
 _LONGEST_DATE = 40  # characters; the text there may not be a date
 
@@ -294,6 +293,8 @@ def _result_lines(
     elif result.evidence_at != result.rank and result.evidence_at in told:
         yield f"{_INDENT}see [{result.evidence_at}]"
     else:
+        from catalog.retrieval.recordings import cut_lines, format_lines
+
         lines = cut_lines(evidence.lines, _EVIDENCE_SHOWN, anchors=evidence.anchors)
         for line in map(safe, format_lines(lines, evidence.best_sentence, _INDENT)):
             yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)

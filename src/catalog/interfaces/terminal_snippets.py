@@ -1,175 +1,105 @@
-"""A result's snippet as lines of a terminal: prose wrapped and cut at sentences.
-
-All other text is unchanged.
-"""
+"""A result's snippet as lines of a terminal: prose is wrapped, code and tables are cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from catalog.core.results import SearchResult
-from catalog.ingest.chunking.boundaries import sentence_spans
-from catalog.interfaces.text_layout import (
-    Atom,
-    Block,
-    cut_line,
-    fill_block,
-    find_blocks,
-    hanging_indent,
-    is_source,
-    visible_text,
-)
+from catalog.interfaces.plain_text import safe
+from catalog.interfaces.wrapping import crop, display_width, wrap
 
 _ELLIPSIS = "…"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
-_ENDED = re.compile(r"[.!?…。！？｡:|]['\"”’»)\]」』`*_]*\s*\Z")
-_PARAGRAPH_ENDS = re.compile(r"[^\S\n]*(?:\n[^\S\n]*(?:\n|[#|`~]|[-*+] |\d+[.)] )|\Z)")
+_ENDED = re.compile(r"[.!?…。！？｡:|]['\"”’»)\]」』`*_]*\s*\Z|\n\s*\n\s*\Z")
+_ENDS = re.compile(r"[^\S\n]*(?:\n[^\S\n]*(?:\n|[#|`~]|[-*+] |\d+[.)] )|\Z)")
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
-_TAB = 4
+_ITEM = re.compile(r"\s*(?:[-*+•–▪]|\d{1,3}[.)]|#\.|>)\s+")
+_VERBATIM = re.compile(
+    r"    |\t"  # code
+    r"|\s*[|+╭│├╰┌└]"  # a table, or lines drawn with signs
+    r"|\s*(?:\$|>>>|\.\.\.)\s"  # a session at a prompt
+    r"|\s*([-=~^*_#])\1{2,}+[\s=-]*+\Z"  # a rule
+    r"|\s*[\w.-]{1,40}\s*[:=](?:\s|\Z)"  # a field and its value
+    r"|.*\S[ \t]{3,}\S"  # columns
+)
+_FLOWS_ON = re.compile(r"[^\W\d_]|[\"'“‘«(`*_]")
+_FULL = 60  # columns from which a line was broken to fit a page
+_SOURCE_TYPES_TEXT = """
+    py pyi js mjs ts tsx jsx c h cc cpp hpp cs java kt go rs rb php pl r lua swift scala sh bash
+    zsh ps1 bat sql css scss json jsonl ndjson yaml yml toml ini cfg conf xml csv tsv tex"""
+_SOURCE_TYPES = frozenset(_SOURCE_TYPES_TEXT.split())
 
 
 def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> list[str]:
     """Return the lines of the snippet, safe to print; matches are bold if wanted.
 
-    A paragraph that the snippet cuts is shown in whole sentences, with an ellipsis where it
-    continues. ``width`` is in columns: prose is wrapped to it, lines of code and tables are cut.
-    With ``None`` every line is as in the file.
+    An ellipsis stands where a sentence or paragraph goes on. ``width`` is in columns: prose is
+    wrapped to it, lines of code and tables are cut. With ``None`` every line is as in the file.
     """
-    return [line.rstrip() for line in _Snippet(result, width, bold=bold).lines()]
+    return [line.rstrip() for line in _lines(result, width, bold=bold)]
 
 
-class _Snippet:
-    """Lay out one snippet; offsets are those of its text."""
+class _Line(NamedTuple):
+    start: int
+    end: int
+    text: str
+    is_prose: bool
 
-    def __init__(self, result: SearchResult, width: int | None, *, bold: bool) -> None:
-        self._text = visible_text(result.snippet)
-        self._matches = result.matches
-        self._width = width
-        self._marks = (_BOLD, _PLAIN) if bold else ("", "")
-        passage = visible_text(result.text)
-        self._before, _, self._after = passage.partition(self._text or "\n")
-        self._is_code = is_source(result.file_type)
-        self._is_first = result.start_offset == 0
-        *_, last = result.title, *(result.sections or result.heading_path)
-        self._heading = " ".join(last.split()).casefold()
 
-    def lines(self) -> Iterator[str]:
-        blocks = self._blocks()
-        for number, block in enumerate(blocks):
-            if not block.is_prose:
-                yield from self._verbatim(block)
-                continue
-            start, end = block.start, block.end
-            head = tail = ""
-            if number == 0 and self._begins_within():
-                start, head = self._cut_head(block), f"{_ELLIPSIS} "
-            if number == len(blocks) - 1 and self._ends_within():
-                end, tail = self._cut_tail(block, start)
-            yield from self._prose(block, start, end, head, tail)
-
-    def _blocks(self) -> list[Block]:
-        """Return the blocks to show, without blank ends and the heading printed above."""
-        in_fence = len(_FENCE.findall(self._before)) % 2 == 1
-        blocks = find_blocks(self._text, is_code=self._is_code, in_fence=in_fence)
-        blocks = self._without_blank_ends(blocks)
-        first = self._text[blocks[0].start : blocks[0].end] if blocks else ""
-        is_told = first.startswith("#") and first.strip("# ").casefold() == self._heading
-        if is_told and len(blocks) > 1 and not self._is_code:
-            blocks = self._without_blank_ends(blocks[1:])
-        return [
-            block
-            for at, block in enumerate(blocks)
-            if not (self._is_blank(block) and self._is_blank(blocks[at - 1]))
-        ]
-
-    def _without_blank_ends(self, blocks: list[Block]) -> list[Block]:
-        shown = [at for at, block in enumerate(blocks) if not self._is_blank(block)]
-        return blocks[shown[0] : shown[-1] + 1] if shown else []
-
-    def _is_blank(self, block: Block) -> bool:
-        return not self._text[block.start : block.end].strip()
-
-    def _begins_within(self) -> bool:
-        """Return whether the snippet begins inside a sentence."""
-        before = self._before.rstrip(" \t")
-        if not before.strip():
-            return not self._is_first and self._text.lstrip()[:1].islower()
-        return not before.endswith("\n\n") and _ENDED.search(before) is None
-
-    def _ends_within(self) -> bool:
-        """Return whether the paragraph continues after the snippet."""
-        if self._after.strip():
-            return _PARAGRAPH_ENDS.match(self._after) is None
-        end = len(self._text.rstrip())
-        last = self._text.rfind("\n\n", 0, end) + 1
-        is_text = len(list(sentence_spans(self._text, last, end))) > 1  # rather than a label
-        return is_text and _ENDED.search(self._text) is None
-
-    def _cut_head(self, block: Block) -> int:
-        """Return the start of the first whole sentence, unless that would cut a match."""
-        spans = list(sentence_spans(self._text, block.start, block.end))
-        begins = spans[1][0] if len(spans) > 1 else block.start
-        is_short = 2 * (begins - block.start) <= block.end - block.start
-        return begins if is_short and not self._has_match(block.start, begins) else block.start
-
-    def _cut_tail(self, block: Block, start: int) -> tuple[int, str]:
-        """Return the end of the last whole sentence, and the mark for a text that continues."""
-        if _ENDED.search(self._text[start : block.end]):
-            return block.end, f" {_ELLIPSIS}"
-        spans = list(sentence_spans(self._text, start, block.end))
-        if len(spans) > 1 and not self._has_match(*spans[-1]):
-            end = spans[-2][1]
-            if 2 * (block.end - end) <= block.end - start:
-                return end, f" {_ELLIPSIS}"
-        return block.end, _ELLIPSIS
-
-    def _has_match(self, start: int, end: int) -> bool:
-        return any(low < end and high > start for low, high in self._matches)
-
-    def _prose(self, block: Block, start: int, end: int, head: str, tail: str) -> Iterator[str]:
-        spans = ((max(low, start), min(high, end)) for low, high in block.lines)
-        block = Block(tuple((low, high) for low, high in spans if low < high), is_prose=True)
-        hang = ""
-        if self._width is None:
-            lines = [self._marked(low, high) for low, high in block.lines]
+def _lines(result: SearchResult, width: int | None, *, bold: bool) -> Iterator[str]:
+    text, passage = _visible(result.snippet), _visible(result.text)
+    before, _, after = passage.partition(text or "\n")
+    begins_within = _ENDED.search(before) is None if before.strip() else text.lstrip()[:1].islower()
+    ends_within = after.strip() != "" and _ENDS.match(after) is None
+    lines = _split(text, result, before, is_joined=width is not None)
+    for number, (start, end, line, is_prose) in enumerate(lines):
+        found = ((low - start, high - start) for low, high in result.matches)
+        matches = [(low, high) for low, high in found if high > 0 and low < end - start]
+        if is_prose and number == 0 and begins_within and result.start_offset:
+            by = len(line) - len(line.lstrip()) - len(_ELLIPSIS) - 1
+            line = f"{_ELLIPSIS} {line.lstrip()}"
+            matches = [(low - by, high - by) for low, high in matches]
+        if is_prose and number == len(lines) - 1 and ends_within:
+            line = f"{line.rstrip()}{_ELLIPSIS}"
+        if width is None or not is_prose:
+            yield crop(line, width, matches if bold else (), matches[0][0] if matches else 0)
         else:
-            hang = hanging_indent(self._text, block)
-            room = self._width - len(head + tail + hang)
-            lines = [self._joined(atoms) for atoms in fill_block(self._text, block, room)]
-        lines[0] = f"{head}{lines[0].lstrip() if head else lines[0]}"
-        lines[-1] = f"{lines[-1]}{tail}"
-        yield from (f"{hang if number else ''}{line}" for number, line in enumerate(lines))
+            item = _ITEM.match(line)
+            hanging = " " * display_width(item[0]) if item else ""
+            yield from wrap(line, width, hanging, bold=matches if bold else ())
 
-    def _verbatim(self, block: Block) -> Iterator[str]:
-        for start, end in block.lines:
-            if self._width is None:
-                yield self._marked(start, end)
-                continue
-            first = next((low for low, high in self._matches if start <= low < end), start)
-            low, high = cut_line(self._text, start, end, first, self._width)
-            line = self._marked(low, high).expandtabs(_TAB)
-            tail = _ELLIPSIS if self._text[high:end].strip() else ""
-            yield f"{_ELLIPSIS if low > start else ''}{line.rstrip()}{tail}"
 
-    def _joined(self, atoms: Sequence[Atom]) -> str:
-        """Return the atoms as one line; a match over several of them is bold throughout."""
-        pieces = []
-        for number, atom in enumerate(atoms):
-            if number and atom.is_apart:
-                pieces.append(" ")
-            pieces.append(self._marked(atom.start, atom.end))
-        return "".join(pieces)
+def _split(text: str, result: SearchResult, before: str, *, is_joined: bool) -> list[_Line]:
+    """Return the lines to show, without blank ends and the heading printed above.
 
-    def _marked(self, start: int, end: int) -> str:
-        """Return a part of the text, with marks around the matches."""
-        before, after = self._marks
-        if not before:
-            return self._text[start:end]
-        pieces, at = [], start
-        for low, high in self._matches:
-            low, high = max(low, at), min(high, end)
-            if low < high:
-                pieces += [self._text[at:low], before, self._text[low:high], after]
-                at = high
-        return "".join([*pieces, self._text[at:end]])
+    Lines of prose that were broken to fit a page are joined.
+    """
+    is_code = result.file_type.lower() in _SOURCE_TYPES
+    is_fenced = len(_FENCE.findall(before)) % 2 == 1
+    lines, at = list[_Line](), 0
+    for text_line in text.split("\n"):
+        is_fence = _FENCE.match(text_line) is not None
+        is_prose = not (is_code or is_fenced or is_fence or _VERBATIM.match(text_line))
+        is_fenced ^= is_fence
+        line = _Line(at, at + len(text_line), text_line, is_prose and bool(text_line.strip()))
+        at = line.end + 1
+        last = lines[-1] if lines else None
+        is_full = last and display_width(last.text.rpartition("\0")[2]) >= _FULL
+        flows_on = line.is_prose and _FLOWS_ON.match(text_line.lstrip())
+        if is_joined and last and last.is_prose and is_full and flows_on:
+            lines[-1] = _Line(last.start, line.end, f"{last.text}\0{text_line}", True)
+        elif text_line.strip() or (last and last.text.strip()):
+            lines.append(line)
+    *_, heading = result.title, *(result.sections or result.heading_path)
+    is_heading = lines and not is_code and lines[0].text.startswith("#")
+    told = lines[0].text.strip("# ") if is_heading else None
+    if told and told.casefold() == " ".join(heading.split()).casefold() and lines[1:]:
+        lines = lines[1 if lines[1].text.strip() else 2 :]
+    while lines and not lines[-1].text.strip():
+        lines.pop()
+    return [line._replace(text=line.text.replace("\0", " ")) for line in lines]
+
+
+def _visible(text: str) -> str:
+    return safe(text.replace("\r\n", " \n").replace("\r", "\n"))

@@ -11,7 +11,7 @@ import typer
 from catalog.interfaces.cli.options import JsonOption, logged_settings
 from catalog.interfaces.cli.output import columns_of, note, print_json, say
 from catalog.interfaces.plain_text import complaint, one_line, safe
-from catalog.interfaces.text_layout import shorten, wrap
+from catalog.interfaces.wrapping import shorten, wrap
 
 if TYPE_CHECKING:
     from catalog.core.results import CollectionResults

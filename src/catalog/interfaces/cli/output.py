@@ -21,7 +21,7 @@ from catalog.core.files import describe_os_error, remedy
 from catalog.core.text import counted
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
-from catalog.interfaces.text_layout import fit
+from catalog.interfaces.wrapping import fit
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
