@@ -6,7 +6,7 @@ import pytest
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers.answering import answer_question
-from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import read_agent, with_agent
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.settings import LLMSettings
 from catalog.library.library import Library
@@ -69,9 +69,9 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
             "temperature: the temperature of an artifact is 0.2 to 0.4",
         ),
         ("profile = 'free'", "profile: .*cheap"),
-        ("[retrieval]\ntop = 3", "retrieval.top: "),
-        ("[retrieval]\nrole = 'lead'", "retrieval.role: "),
-        ("[retrieval]\ntop_k = 0", "retrieval.top_k: top_k must be"),
+        ("[retrieval]\ntop = 3", "retrieval: .*top"),
+        ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
+        ("[retrieval]\ntop_k = 0", "retrieval: top_k: "),
         ("persona = ", "is not TOML"),
         ("persona = " + "[" * 20_000, "is not TOML"),
     ],

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from answers.conftest import serve
-from catalog.core.agent_calls import agent_places, read_agent
+from catalog.core.agents import agent_places, read_agent
 from catalog.core.errors import ConfigError, InputError, SemanticConfigError
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
@@ -177,9 +177,9 @@ def test_an_invalid_threshold_is_refused(opened, wrong):
     [
         ("[agents.x]\nprofile = 'cheap'\n\nvoice = 3", "voice: unknown key"),
         ("\n[agents.x]\ntop_k = 3", r"top_k: .*belongs under \[retrieval\]"),
-        ("[agents.x.retrieval]\n# many\nfilters = [\n'a=b',\n'a?']", r"retrieval.filters: .*'a\?'"),
-        ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", "retrieval.mode: mode must be"),
-        ("[agents.x.retrieval]\nagent = 'y'", "retrieval.agent: .*no argument 'agent'"),
+        ("[agents.x.retrieval]\n# many\nfilters = [\n'a=b',\n'a?']", r"filters: .*'a\?'"),
+        ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", "retrieval: mode: "),
+        ("[agents.x.retrieval]\nagent = 'y'", "retrieval: .*no argument 'agent'"),
         ("[agents]\nx = 3", "it: "),
         ("agents = 3", "agents must be a section"),
     ],

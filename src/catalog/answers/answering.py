@@ -16,7 +16,7 @@ from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
 from catalog.answers.listing import answer_listing, read_listing, why_not_counted
 from catalog.answers.risk import bound_in_force
-from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.params import AskParams, GenerateParams, SearchParams, takes

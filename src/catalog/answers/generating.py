@@ -32,8 +32,7 @@ from catalog.answers.prompting import (
 )
 from catalog.answers.statements import Statement, read_statements
 from catalog.answers.writing import CheckedWriter
-from catalog.core.agent_calls import read_agent, with_agent
-from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
+from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
 from catalog.core.answers import (
     NO_EVIDENCE,
     AnswerSentence,

@@ -6,16 +6,22 @@ An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` i
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from catalog.core.dates import read_bound, seconds_since_epoch
 from catalog.core.errors import ConfigError, InputError
-from catalog.core.filters import parse_filters
+from catalog.core.filters import Filter, Op, condition, file_type_filter, name_filter, parse_filters
 from catalog.core.params import (
     ArtifactKind,
+    AskParams,
+    DatasetChoice,
+    GenerateParams,
     Profile,
     SearchParams,
     fold_name,
@@ -24,19 +30,17 @@ from catalog.core.params import (
 )
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+    from catalog.core.settings import Settings
 
-
+ParamsT = TypeVar("ParamsT", bound=SearchParams | AskParams | GenerateParams)
 OutputType = Literal["answer"] | ArtifactKind
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
-
-
-class _RetrievalError(ValueError):
-    """``retrieval`` is invalid: the message gives the reason, ``key`` names the entry."""
-
-    def __init__(self, message: str, key: str) -> None:
-        super().__init__(message)
-        self.key = key
+DEFAULT = "default"
+_NOT_OF_AGENTS = ("query", "agent", "role", "explain", "strict", "all_copies")
+_CHOICES = (  # the call's win
+    *("top_k", "mode", "sort", "rerank", "expand", "similarity_threshold"),
+    *("recency_half_life_days", "docs", "file_type", "name"),
+)
 
 
 class Agent(BaseModel):
@@ -73,19 +77,15 @@ class Agent(BaseModel):
     @classmethod
     def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
         """Refuse search parameters that an agent may not set, and malformed filters."""
-
-        own = ("query", "agent", "role", "explain", "strict", "all_copies")
-        model = params_model(SearchParams, *own)
+        model = params_model(SearchParams, *_NOT_OF_AGENTS)
         try:
-            checked = model.model_validate(dict(retrieval))
+            values = model.model_validate(dict(retrieval)).model_dump(exclude_unset=True)
         except ValidationError as error:
-            key = str(error.errors()[0]["loc"][0])
-            raise _RetrievalError(validation_message(error, model), key) from None
-        values = checked.model_dump(exclude_unset=True)
+            raise ValueError(validation_message(error, model)) from None
         try:
             parse_filters(values.get("filters"))
         except InputError as error:
-            raise _RetrievalError(f"filters: {error}", "filters") from None
+            raise ValueError(f"filters: {error}") from None
         return values
 
     def options(self) -> dict[str, Any]:
@@ -120,22 +120,106 @@ def _validate(values: object, path: Path, name: str | None = None) -> Agent:
         return Agent.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        keys = (*map(str, first["loc"]), *_inner_key(first))
         why = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            why = f"unknown key; {_known_keys(keys[-1])}"
+            key = str(first["loc"][-1])
+            searching = map(fold_name, params_model(SearchParams, "query").model_fields)
+            is_search = fold_name(key) in searching
+            known = f"keys: {', '.join(Agent.model_fields)}"
+            why = f"unknown key; {f'{key} belongs under [retrieval]' if is_search else known}"
         where = f"the agent file {path}" if name is None else f"the agent {name!r} in {path}"
-        raise ConfigError(f"{where}: {'.'.join(keys) or 'it'}: {why}") from None
+        keys = ".".join(map(str, first["loc"])) or "it"
+        raise ConfigError(f"{where}: {keys}: {why}") from None
 
 
-def _inner_key(problem: ErrorDetails) -> tuple[str, ...]:
-    cause = problem.get("ctx", {}).get("error")
-    return (cause.key,) if isinstance(cause, _RetrievalError) else ()
+def read_agent(settings: Settings, name: str | None) -> Agent:
+    """Return the agent of that name; by default ``default``, which needs no file.
+
+    Raises :class:`InputError` that lists the agents for an unknown name, and :class:`ConfigError`
+    with file and key for an invalid file.
+    """
+    path = _agent_files(settings).get(name or DEFAULT)
+    if path is not None:
+        return load_agent(path)
+    if (name or DEFAULT) in settings.agents:
+        return settings.agents[name or DEFAULT]
+    if name in (None, DEFAULT):
+        return Agent()
+    raise InputError(
+        f"there is no agent {name!r} in the settings or in the home's folder agents; "
+        f"agents: {', '.join(agent_places(settings))}"
+    )
 
 
-def _known_keys(name: str) -> str:
-    """Return the keys that an agent has, or the table to which the intended key belongs."""
-    searching = {fold_name(key) for key in params_model(SearchParams, "query").model_fields}
-    if fold_name(name) in searching:
-        return f"{name} belongs under [retrieval]"
-    return f"keys: {', '.join(Agent.model_fields)}"
+def agent_places(settings: Settings) -> dict[str, Path | None]:
+    """Return each agent's name and file, the default agent first.
+
+    The file is ``None`` for an agent in the settings and for the built-in default. A file replaces
+    a table of the settings with the same name.
+    """
+    places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
+    return {DEFAULT: None, **dict(sorted(places.items()))}
+
+
+def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
+    """Return the parameters, with the agent's choices for those that the call leaves open.
+
+    Restrictions add up: both filters apply, the later ``after``, the earlier ``before``, and the
+    datasets that both name. Raises :class:`InputError` if that leaves nothing, or if both name
+    documents.
+    """
+    own = agent.retrieval
+    hints = [one for one in (getattr(params, "agent_hint", None), agent.agent_hint) if one]
+    if not own and not agent.filter_by_tags and not hints:
+        return params
+    if "docs" in own and params.docs is not None:
+        raise InputError(
+            f"the agent {params.agent!r} has its own docs and answers only from these: leave "
+            "docs out"
+        )
+    changes = {
+        name: own[name] for name in _CHOICES if name in own and getattr(params, name, "") is None
+    }
+    for name, sign in (("after", 1), ("before", -1)):
+        bounds = [one for one in (getattr(params, name), own.get(name)) if one is not None]
+        bounds.sort(key=partial(_seconds, name, sign))
+        changes[name] = bounds[-1] if bounds else None
+    filters = [*_filters(params, own)]
+    filters += [condition("agent_hint", Op.EQ, hint) for hint in hints]
+    if agent.filter_by_tags:
+        filters.append(condition("tag", Op.IN, list(agent.filter_by_tags)))
+    changes["filters"] = filters or None
+    return replace(params, **changes, dataset=_datasets(params.dataset, own.get("dataset")))
+
+
+def _seconds(name: str, sign: int, bound: str) -> float:
+    moment = read_bound(name, bound)
+    return 0.0 if moment is None else sign * seconds_since_epoch(moment)
+
+
+def _filters(
+    params: SearchParams | AskParams | GenerateParams, own: Mapping[str, Any]
+) -> Iterator[Filter]:
+    for tree in map(parse_filters, (params.filters, own.get("filters"))):
+        if tree is not None:
+            yield tree
+    if params.file_type is not None and "file_type" in own:
+        yield file_type_filter(own["file_type"])
+    if params.name is not None and "name" in own:
+        yield name_filter(own["name"])
+
+
+def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
+    if theirs is None or own is None:
+        return own if theirs is None else theirs
+    names = [[one] if isinstance(one, str) else one for one in (theirs, own)]
+    both = [name for name in names[0] if name in names[1]]
+    if not both:
+        raise InputError(f"the agent answers only from {' and '.join(names[1])}")
+    return both
+
+
+def _agent_files(settings: Settings) -> dict[str, Path]:
+    folder = settings.answers.agents or settings.home / "agents"
+    files = sorted(folder.glob("*.toml"))
+    return {path.stem: path for path in files if path.is_file()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.answers.answering import answer_question, choose_llm
 from catalog.answers.risk import answer_conditions, bound_in_force, model_text
-from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import read_agent, with_agent
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams
 from catalog.core.settings.loading import flatten

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, create_model
 
-from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerShape, Artifact
 from catalog.core.errors import InputError
 from catalog.core.params import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.agents import read_agent, with_agent
 from catalog.core.dates import read_bound
 from catalog.core.errors import CatalogError, InputError, UnknownModeError
 from catalog.core.filters import (

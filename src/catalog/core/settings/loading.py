@@ -76,8 +76,8 @@ def load_settings(
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
-        agents = {**merged.get("agents", {}), **layer.get("agents", {})}  # each as a whole
-        _merge(merged, {**layer, "agents": agents})
+        _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
+        merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
         origins.update({name: origin for name, _ in flatten(layer)})
     return LoadedSettings(_validate(merged, origins), origins)
 

@@ -281,7 +281,7 @@ def agents(
 
 
 def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:
-    from catalog.core.agent_calls import agent_places, read_agent
+    from catalog.core.agents import agent_places, read_agent
 
     for name, path in agent_places(settings).items():
         agent = read_agent(settings, name)

@@ -100,7 +100,7 @@ class AgentContextConfig:
 
     @classmethod
     def of(cls, agent_name: str, agent: Agent) -> AgentContextConfig:
-        """Return how the agent (``core.agent_calls.read_agent``) searches embeddings."""
+        """Return how the agent (``core.agents.read_agent``) searches embeddings."""
         names = ("top_k", "similarity_threshold")
         own = {name: agent.retrieval[name] for name in names if name in agent.retrieval}
         return cls(agent_name, filter_by_tags=agent.filter_by_tags, **own)
