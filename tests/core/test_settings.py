@@ -5,7 +5,7 @@ import json
 import pytest
 
 from catalog.core.agents import load_agent
-from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.errors import ConfigError
 from catalog.core.files import default_home, home_folder, settings_key
 from catalog.core.settings import LLMSettings, RAGv2Settings, get_settings, load_settings, variables
 from catalog.core.settings.loading import find_presets
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_toml_is_an_error_that_names_it(tmp_path, monkeypatch
 
 
 def test_an_unknown_preset_is_an_error_that_lists_those_there_are():
-    with pytest.raises(UnknownPresetError, match="default"):
+    with pytest.raises(ConfigError, match="default"):
         load_settings(preset="nope")
 
 

@@ -11,8 +11,8 @@ from catalog.core.errors import (
     BackendError,
     ConfigError,
     GoldenSetError,
+    InputError,
     QueryError,
-    RunNotFoundError,
     StageFailedError,
     UnknownDatasetError,
     UnknownFieldError,
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_run_is_refused_with_its_line(load, tmp_path):
 
 
 def test_a_run_that_was_not_recorded_is_refused(load):
-    with pytest.raises(RunNotFoundError, match="catalog runs list"):
+    with pytest.raises(InputError, match="catalog runs list"):
         load("run:ffffffffffff")
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from builders import drop, make_database, put
-from catalog.core.errors import InputError, RunNotFoundError
+from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation import backends
 from catalog.evaluation.backends import Backends, require_run
@@ -232,10 +232,10 @@ def test_a_run_is_found_by_how_its_id_starts(database, monkeypatch):
     assert require_run(database, "b").id == "b%_333"
     assert require_run(database, "aac222").id == "aac222"
     for prefix in ("a", "aa"):
-        with pytest.raises(RunNotFoundError, match="several runs begin with it"):
+        with pytest.raises(InputError, match="several runs begin with it"):
             require_run(database, prefix)
     for prefix in ("c", "%", "_", "aab1111"):
-        with pytest.raises(RunNotFoundError, match="no such run"):
+        with pytest.raises(InputError, match="no such run"):
             require_run(database, prefix)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.errors import CatalogError, StoreVersionError
+from catalog.core.errors import CatalogError, StoreError
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
@@ -53,7 +53,7 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(sound, tmp_path):
     change(home, set_version("9999"))
     before = (home / "catalog.db").read_bytes()
     for _ in range(2):
-        with pytest.raises(StoreVersionError, match="9999"):
+        with pytest.raises(StoreError, match="9999"):
             open_library(home)
     assert (home / "catalog.db").read_bytes() == before
 
@@ -67,7 +67,7 @@ def test_a_process_goes_on_while_a_newer_release_brings_up_its_store(sound, tmp_
         assert answers(library) == expected
         assert Indexer(library).update("d").failed == ()
         assert answers(library) == expected
-    with pytest.raises(StoreVersionError):
+    with pytest.raises(StoreError):
         open_library(home)
 
 

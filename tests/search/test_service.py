@@ -18,7 +18,6 @@ from catalog.core.errors import (
     InputError,
     QueryError,
     UnknownDatasetError,
-    UnknownModeError,
 )
 from catalog.core.params import MODES
 from catalog.core.settings import Settings
@@ -166,8 +165,8 @@ def test_a_query_without_a_word_has_no_lexical_hit(serve, indexed, query):
         ({"dataset": "nope"}, UnknownDatasetError),
         ({"dataset": "../notes"}, UnknownDatasetError),
         ({"dataset": None}, InputError),
-        ({"mode": "magic"}, UnknownModeError),
-        ({"mode": None}, UnknownModeError),
+        ({"mode": "magic"}, InputError),
+        ({"mode": None}, InputError),
         ({"top_k": 0}, InputError),
         ({"top_k": 1001}, InputError),
         ({"top_k": True}, InputError),

@@ -8,13 +8,7 @@ import threading
 import pytest
 
 from builders import make_database, put
-from catalog.core.errors import (
-    ConfigError,
-    StoreBusyError,
-    StoreDamagedError,
-    StoreError,
-    StoreVersionError,
-)
+from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import Database
 from catalog.store.database import SCHEMA
 from catalog.store.statistics import count_orphans, find_damage
@@ -169,7 +163,7 @@ def test_a_store_of_a_newer_release_is_refused(tmp_path):
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE meta SET value = '9999' WHERE key = 'schema'")
     database.close()
-    with pytest.raises(StoreVersionError, match="9999"):
+    with pytest.raises(StoreError, match="9999"):
         Database.at(tmp_path)
 
 

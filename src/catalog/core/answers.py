@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic_core import to_jsonable_python
 
 from catalog.core.params import ArtifactKind, Mode
 from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
@@ -111,7 +112,7 @@ class Answer:
     stages: Sequence[StageReport] = ()
     tokens: TokenCounts | None = None
     elapsed_ms: float = 0.0
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     agent: str | None = None
 
     @property
@@ -125,24 +126,17 @@ class Answer:
         """Return the JSON object that the command line, HTTP and MCP give."""
         found = self.results.to_dict()
         abstained = self.abstained
-        return {
-            "question": self.question,
+        own = {
+            **vars(self),
             "answer": self.text,
             "abstained": abstained is not None,
-            "reason": None if abstained is None else abstained.reason,
-            "abstention": None if abstained is None else abstained.model_dump(mode="json"),
-            "sentences": [one.model_dump(mode="json") for one in self.sentences],
-            "citations": [one.model_dump(mode="json") for one in self.citations],
-            "agent": self.agent,
-            "datasets": found["datasets"],
-            "mode": found["mode"],
-            "results": found["results"],
-            "confidence": found["confidence"],
-            "model": self.model,
-            "stages": [stage.model_dump(mode="json") for stage in self.stages],
-            "tokens": None if self.tokens is None else self.tokens.model_dump(mode="json"),
-            "elapsed_ms": self.elapsed_ms,
-            "notes": list(self.notes),
+            "reason": abstained and abstained.reason,
+            "abstention": abstained,
+        }
+        of_search = ("datasets", "mode", "results", "confidence")
+        return {
+            name: found[name] if name in of_search else to_jsonable_python(own[name])
+            for name in AnswerShape.model_fields
         }
 
 
@@ -182,13 +176,9 @@ class AnswerEvent:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as the JSON object that a stream gives: ``event`` and its content."""
-        content: Any = None
-        if self.results is not None:
-            content = self.results.to_dict()
-        elif self.sentence is not None:
-            content = self.sentence.model_dump(mode="json")
-        elif self.answer is not None:
-            content = self.answer.to_dict()
+        told: Any = getattr(self, self.kind)
+        is_sentence = self.kind == "sentence"
+        content = told.model_dump(mode="json") if is_sentence else told.to_dict()
         return {"event": self.kind, self.kind: content}
 
 

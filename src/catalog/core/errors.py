@@ -39,10 +39,6 @@ class ConfigError(CatalogError):
     """A setting is wrong: fix it and start again."""
 
 
-class UnknownPresetError(ConfigError):
-    """No preset has that name: pick one from the list in the message."""
-
-
 class UnknownEngineError(ConfigError):
     """No engine has that name: pick one from the list in the message, or install its package."""
 
@@ -78,10 +74,6 @@ class InputError(CatalogError):
 
 class QueryError(InputError):
     """The query has nothing to search for."""
-
-
-class UnknownModeError(InputError):
-    """The retrieval mode is unknown: pick one from the list in the message."""
 
 
 class NoStoreError(InputError):
@@ -129,10 +121,6 @@ class UnknownValueError(FilterError):
     quotes_documents = True
 
 
-class UnknownOperatorError(FilterError):
-    """The filter operator is unknown: pick one from the list in the message."""
-
-
 class GoldenSetError(InputError):
     """Golden queries or judgements cannot be used: correct the lines the message names."""
 
@@ -143,10 +131,6 @@ class BackendError(InputError):
 
 class BlindComparisonError(InputError):
     """These queries cannot show a difference: judge more documents, or choose other queries."""
-
-
-class RunNotFoundError(InputError):
-    """No evaluation run has that id: ``catalog runs list`` shows all runs."""
 
 
 class ReadError(CatalogError):
@@ -178,10 +162,6 @@ class StoreUnreachableError(StoreError):
 
     The last change may or may not be stored; running it again settles that.
     """
-
-
-class StoreVersionError(StoreError):
-    """A newer release wrote this store: upgrade catalog before opening it."""
 
 
 class StoreDamagedError(StoreError):
@@ -288,10 +268,6 @@ class ServingError(CatalogError):
     """A server cannot answer now: try again in a moment, or ask for less."""
 
 
-class OverloadedError(ServingError):
-    """Too many requests are waiting: try again in a moment."""
-
-
 class OutOfTimeError(ServingError):
     """The request took longer than the server allows: ask for less, or try again."""
 
@@ -308,9 +284,5 @@ class StageFailedError(CatalogError):
     """A stage failed or fell back under ``strict=True``: the message names it."""
 
 
-class SyncError(CatalogError):
-    """An indexing run stopped before it changed anything."""
-
-
-class MassDeletionError(SyncError):
+class MassDeletionError(CatalogError):
     """Most files disappeared since the last run: check the drive, or allow the deletion."""

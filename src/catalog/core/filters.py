@@ -31,7 +31,7 @@ from typing import Any, TypeGuard
 
 from catalog.core.dates import date_span, to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
-from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
+from catalog.core.errors import FilterError, UnknownFieldError
 
 DOCUMENT_FIELDS = frozenset(
     {
@@ -156,7 +156,7 @@ def condition(field: str, op: Op | str, value: object) -> Condition:
         known = Op(getattr(op, "value", op))
     except ValueError:
         names = ", ".join(Op)
-        raise UnknownOperatorError(f"unknown filter operator {op!r}; operators: {names}") from None
+        raise FilterError(f"unknown filter operator {op!r}; operators: {names}") from None
     name = ALIASES.get(field, field)
     if known is Op.IS_EMPTY:
         return Condition(name, known, None)
@@ -342,7 +342,7 @@ def parse_expression(expression: str) -> Condition:
         )
     name, symbol, text = match[1].strip(), match[2], match[3].strip()
     if symbol == "!":
-        raise UnknownOperatorError(f"unknown operator in {expression!r}; use = != > >= < <= ~")
+        raise FilterError(f"unknown operator in {expression!r}; use = != > >= < <= ~")
     if symbol == "~":
         return condition(name, Op.TEXT_MATCH_INSENSITIVE, _unquote(text))
     parts = _ALTERNATIVE.findall(text)
@@ -432,7 +432,7 @@ def _read(filters: Any) -> Filter:
         parts = tuple(map(_read, filters.filters))
         name = str(getattr(filters.condition, "value", filters.condition) or "and").lower()
         if name not in ("and", "or", "not"):
-            raise UnknownOperatorError(f"unknown filter condition {name!r}; use and, or, not")
+            raise FilterError(f"unknown filter condition {name!r}; use and, or, not")
         return {"and": _conjunction(parts), "or": Or(parts), "not": Not(Or(parts))}[name]
     if is_of_llama_index(filters):
         return condition(filters.key, filters.operator, filters.value)

@@ -28,13 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote
 
-from catalog.core.errors import (
-    BackendError,
-    GoldenSetError,
-    InputError,
-    RunNotFoundError,
-    StageFailedError,
-)
+from catalog.core.errors import BackendError, GoldenSetError, InputError, StageFailedError
 from catalog.core.params import Mode
 from catalog.core.settings import Settings
 from catalog.core.settings.loading import default_shaping
@@ -448,7 +442,7 @@ class RecordedBackend:
 
 
 def require_run(database: Database, prefix: str) -> EvalRun:
-    """Return the only run whose id starts with ``prefix``; raise :class:`RunNotFoundError`."""
+    """Return the only run whose id starts with ``prefix``; raise :class:`InputError`."""
     with database.read() as connection:
         runs = find_runs(connection, prefix)
     if len(runs) == 1:
@@ -456,7 +450,7 @@ def require_run(database: Database, prefix: str) -> EvalRun:
     problem = (
         "several runs begin with it" if runs else "no such run; 'catalog runs list' shows them"
     )
-    raise RunNotFoundError(f"{prefix!r}: {problem}")
+    raise InputError(f"{prefix!r}: {problem}")
 
 
 def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Path:

@@ -147,32 +147,33 @@ class QueryLog:
             "query": _words(params),
             "role": params.role if params.role in self._settings.answers.levels() else None,
         }
-        is_noted = False
+        noted: list[LogEntry] = []
 
-        def add(kind: Literal["answered", "abstained", "failed"], told: dict[str, Any]) -> None:
-            nonlocal is_noted
-            is_noted = True
-            entry = LogEntry(**known, **told)
+        def add(kind: Literal["answered", "abstained", "failed"], **told: Any) -> None:
+            noted.append(LogEntry(**known, **told))
             if is_logged:
-                self._waiting.append(entry)
+                self._waiting.append(noted[-1])
                 self._write()
             if self.observer is not None:
-                stages = tuple((name, status) for name, status, _ in entry.stages)
+                stages = tuple((name, status) for name, status, _ in noted[-1].stages)
                 self.observer(Outcome(verb, edge, kind, stages))
 
         def note(outcome: SearchResults | Answer | Artifact, **more: Any) -> None:
             told = _tell(outcome, self._settings) | more
             if told.get("generation_ms") is None:  # no model was asked, of whatever profile
                 told["profile"] = None
-            add("abstained" if told.get("abstained") else "answered", told)
+            add("abstained" if told.get("abstained") else "answered", **told)
 
         try:
             yield note
         except BaseException as error:
-            if not is_noted:
+            if not noted:
                 elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
-                errors = (type(error.__cause__ or error).__name__,)
-                add("failed", {"elapsed_ms": elapsed_ms, "errors": errors})
+                add(
+                    "failed",
+                    elapsed_ms=elapsed_ms,
+                    errors=(type(error.__cause__ or error).__name__,),
+                )
             raise
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.dates import read_bound
-from catalog.core.errors import CatalogError, InputError, UnknownModeError
+from catalog.core.errors import CatalogError, InputError
 from catalog.core.filters import (
     And,
     Filter,
@@ -271,7 +271,7 @@ def take_similarity_top_k(given: Mapping[str, Any], name: str) -> dict[str, Any]
 def check_search(params: SearchParams) -> None:
     """Raise :class:`InputError` for an unknown mode or order, a wrong type or number."""
     if params.mode not in (None, *MODES):
-        raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
+        raise InputError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
     if params.sort not in (None, *ORDERS):
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
     check_params(params)

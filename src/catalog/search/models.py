@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from catalog.core.errors import InputError, QueryError, UnknownModeError
+from catalog.core.errors import InputError, QueryError
 from catalog.core.params import MODES, Mode
 from catalog.core.results import PassageResult, ResultList
 
@@ -51,7 +51,7 @@ class SearchCriteria(BaseModel):
     @classmethod
     def _check_mode(cls, mode: Any) -> Any:
         if mode not in MODES:
-            raise UnknownModeError(f"no mode {mode!r}; modes: {', '.join(MODES)}")
+            raise InputError(f"no mode {mode!r}; modes: {', '.join(MODES)}")
         return mode
 
     @field_validator("rerank", mode="before")

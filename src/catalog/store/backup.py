@@ -65,7 +65,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     That file is ``catalog.db.before-restore``; without a store there, ``None`` is returned. All
     indexes are built again before their next use. Processes that have the store open go on with the
     copy. Raises :class:`InputError` if the copy is not a store or if an earlier replaced store is
-    still kept (``force`` drops it), :class:`StoreDamagedError`, :class:`StoreVersionError`, and
+    still kept (``force`` drops it), :class:`StoreDamagedError`, :class:`StoreError`, and
     :class:`StoreBusyError` while a dataset is being updated; ``locks`` is the folder of the
     datasets' locks.
     """

@@ -31,7 +31,6 @@ from catalog.core.errors import (
     StoreBusyError,
     StoreDamagedError,
     StoreError,
-    StoreVersionError,
 )
 from catalog.core.files import describe_os_error, home_folder, make_folder
 from catalog.core.settings import RAGv2Settings, Settings
@@ -239,7 +238,7 @@ def _read_version(connection: Connection) -> str | None:
         return None
     version = read_meta(connection, "schema") or "2"
     if version != SCHEMA and version not in _UPGRADED:
-        raise StoreVersionError(
+        raise StoreError(
             f"the store has schema {version}, but this release reads {SCHEMA}: use the release "
             "that made it, or build it again in another home"
         )

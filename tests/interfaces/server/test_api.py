@@ -392,7 +392,7 @@ def test_what_is_asked_at_once_is_bounded_and_the_rest_waits_or_is_refused(stub,
 
     refused, answered = asyncio.run(go())
     assert [one.status_code for one in refused] == [503] * 3
-    assert {one.json()["error"]["kind"] for one in refused} == {"OverloadedError"}
+    assert {one.json()["error"]["kind"] for one in refused} == {"ServingError"}
     assert all("retry-after" in one.headers for one in refused)
     assert [one.status_code for one in answered] == [200] * 10
     assert most == 2

@@ -6,7 +6,7 @@ import threading
 import pytest
 from sqlalchemy import text
 
-from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedError
+from catalog.core.errors import OutOfTimeError, ServingError, StoreReplacedError
 from catalog.interfaces.server.workers import Workers
 from catalog.store.database import Database
 
@@ -76,7 +76,7 @@ def test_more_than_four_for_each_thread_do_not_wait():
         workers = Workers(1, 20)
         tasks = [asyncio.create_task(workers.run(lambda: gate.wait(20))) for _ in range(5)]
         await asyncio.sleep(0)
-        with pytest.raises(OverloadedError, match="5 requests are waiting"):
+        with pytest.raises(ServingError, match="5 requests are waiting"):
             await workers.run(lambda: None)
         gate.set()
         assert await asyncio.gather(*tasks) == [True] * 5

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from catalog.core.agents import check_agent_tables
-from catalog.core.errors import ConfigError, UnknownPresetError
+from catalog.core.errors import ConfigError
 from catalog.core.files import default_home, home_folder, settings_file, settings_key
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import Settings
@@ -96,11 +96,11 @@ def find_presets() -> dict[str, Path]:
 
 
 def load_preset(name: object) -> dict[str, Any]:
-    """Return a preset's settings, nested; raise :class:`UnknownPresetError`, listing all names."""
+    """Return a preset's settings, nested; raise :class:`ConfigError`, listing all names."""
     presets = find_presets()
     if not isinstance(name, str) or name not in presets:
         known = ", ".join(presets) or "none"
-        raise UnknownPresetError(f"no preset {_shown(name)}; presets: {known}")
+        raise ConfigError(f"no preset {_shown(name)}; presets: {known}")
     return _read_toml(presets[name])
 
 

@@ -327,12 +327,12 @@ eval_app.command("answers")(eval_answers)
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
-    from catalog.core.errors import UnknownModeError
+    from catalog.core.errors import InputError
     from catalog.core.params import MODES
 
     unknown = [mode for mode in modes or () if mode not in MODES]
     if unknown:
-        raise UnknownModeError(f"no mode {unknown[0]!r}; modes: {', '.join(MODES)}")
+        raise InputError(f"no mode {unknown[0]!r}; modes: {', '.join(MODES)}")
     if not modes and not backends:
         modes = list(MODES)
     specs = ["v2" if mode == "hybrid" else mode for mode in modes or ()]

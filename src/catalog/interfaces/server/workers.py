@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from catalog.core.bounded_calls import ending_at
-from catalog.core.errors import CatalogError, OutOfTimeError, OverloadedError
+from catalog.core.errors import CatalogError, OutOfTimeError, ServingError
 from catalog.interfaces.server.crash_log import log_bug
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Workers:
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
         """Run the work in a thread and return its result, or raise its error.
 
-        It has the caller's context variables, such as the edge. Raises :class:`OverloadedError` at
+        It has the caller's context variables, such as the edge. Raises :class:`ServingError` at
         once, or :class:`OutOfTimeError`.
         """
         context, deadline = copy_context(), monotonic() + self._seconds
@@ -75,9 +75,7 @@ class Workers:
         future: Future[ResultT] = Future()
         with self._lock:
             if self._pending >= self._max_threads * (1 + _WAITING_PER_THREAD):
-                raise OverloadedError(
-                    f"{self._pending} requests are waiting: try again in a moment"
-                )
+                raise ServingError(f"{self._pending} requests are waiting: try again in a moment")
             self._pending += 1
             starts = self._threads < min(self._max_threads, self._pending)
             self._threads += starts
