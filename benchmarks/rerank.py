@@ -32,7 +32,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models.packaged import MS_MARCO, locate
 from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
-from catalog.retrieval.rerank.scoring import RerankScore, RerankText, blend, sort_positions
+from catalog.retrieval.rerank.scoring import RerankScore, blend, head_of, sort_positions
 from catalog.search_v2.service import SearchServiceV2
 
 SEED = 20261123
@@ -121,8 +121,8 @@ def _ask(
     own = len(counter.spans(query)) + SPECIAL_TOKENS
     for size, reranker in rerankers.items():
         started = time.process_time()
-        texts = [RerankText.of(node, query, "") for node in nodes]
-        read = [reranker.fit(query, text.text, head=text.head)[0] for text in texts]
+        chunks = [node.passage.chunk for node in nodes]
+        read = [reranker.fit(query, one.text, head=head_of(one))[0] for one in chunks]
         scores[size] = reranker.scores(query, read)
         spent[size] += time.process_time() - started
         tokens[size] = [min(size, own + len(counter.spans(text))) for text in read]

@@ -8,7 +8,7 @@ from typing import Any
 from catalog.llm import Message, ReplyPiece
 from catalog.retrieval.expansion.lines import ExpansionLine, parse_lines
 from catalog.retrieval.expansion.sources import PROMPT
-from catalog.retrieval.rerank.base import sigmoid
+from catalog.retrieval.rerank.scoring import sigmoid
 
 
 class ScriptedReranker:

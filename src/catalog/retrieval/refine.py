@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from math import inf
 
 from catalog.core.errors import CatalogError
 from catalog.core.query import ParsedQuery
@@ -13,7 +11,7 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest
-from catalog.retrieval.rerank.scoring import RerankOptions, choose_sentences, rerank_passages
+from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
 from catalog.retrieval.snippets import find_query_snippet
@@ -43,18 +41,15 @@ def refine(
 
     A stage that fails does not change the passages.
     """
-    rag, words, top_k = parts.rag, request.query.words, request.top_k
-    query = request.query.about(request.mode)  # for models; words are for snippets
-    passages, rerank = list(candidates), request.rerank and bool(candidates)
-    if rerank:
-        passages = _rerank(parts, passages, query, stages)
+    rag, top_k = parts.rag, request.top_k
+    passages = list(candidates)
+    if request.rerank and passages:
+        passages = _rerank(parts, passages, request.query.about(request.mode), stages)
     if request.threshold == 0:
         passages = passages[:top_k]  # no later stage asks for more
     passages, confidence = _estimate(parts, request, passages, stages)
     passages = _cut(parts, request, passages, stages)
     passages = [_with_snippet(passage, request.query, rag.snippet_chars) for passage in passages]
-    if rerank and passages:
-        passages = _choose_sentences(parts, passages, query, words, stages)
     if rag.temporal_enabled:
         passages = _add_evidence(parts, passages, stages)
     return passages, confidence
@@ -114,30 +109,6 @@ def _with_snippet(passage: Passage, query: ParsedQuery, snippet_chars: int) -> P
     if not is_timed(passage.chunk):
         return passage
     return passage._replace(snippet=find_query_snippet(passage.chunk, query, snippet_chars))
-
-
-def _choose_sentences(
-    parts: SearchParts, passages: list[Passage], query: str, words: str, stages: StageLog
-) -> list[Passage]:
-    """Let the reranker choose the best sentences in the rest of its time budget."""
-    started, budget_ms = time.perf_counter(), parts.rag.rerank_budget_ms
-    spent_ms = sum(report.ms for report in stages.reports if report.name == "rerank")
-    try:
-        chosen, note = choose_sentences(
-            passages,
-            query,
-            words,
-            parts.reranker,
-            parts.rerank_cache,
-            snippet_chars=parts.rag.snippet_chars,
-            seconds=(budget_ms - spent_ms) / 1000 if budget_ms else inf,
-        )
-    except CatalogError as error:
-        stages.failed("sentences", (time.perf_counter() - started) * 1000, error)
-        return passages
-    if note:
-        stages.ran("sentences", (time.perf_counter() - started) * 1000, note)
-    return chosen
 
 
 def _add_evidence(parts: SearchParts, passages: list[Passage], stages: StageLog) -> list[Passage]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
     from catalog.llm import LanguageModel
     from catalog.retrieval.expansion.sources import ExpansionSource
-    from catalog.retrieval.rerank.base import Reranker
+    from catalog.retrieval.rerank import Reranker
     from catalog.retrieval.stages import OnStage
     from catalog.store.filter_sql import DatasetNames
     from catalog.store.lexical.base import LexicalEngine

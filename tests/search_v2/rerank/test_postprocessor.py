@@ -5,8 +5,9 @@ import time
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from catalog.core.errors import LLMTimeoutError, RerankError
+from catalog.core.errors import RerankError
 from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.rerank.http import HttpReranker
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.search_v2.nodes import to_passage
 from catalog.search_v2.postprocessors import RerankPostprocessor
@@ -224,67 +225,29 @@ def test_headings_are_a_list_or_one_text(headings, read):
     assert reranker.asked == [read]
 
 
-def test_a_reranker_that_learns_its_scale_is_shown_kept_scores_first(cache):
-    class Learning(ScriptedReranker):
-        top = 1.0
+def test_a_server_whose_scores_are_logits_has_one_scale_for_kept_scores(cache):
+    def rerank():
+        server = HttpReranker("http://127.0.0.1:9/", model="m")
+        server.scores = lambda _query, passages: [float(text) for text in passages]
+        return Stage(server, cache, blend="replace").rerank(nodes("0.9", "4.0"), "q")
 
-        def learn(self, scores):
-            self.top = max(self.top, *scores)
-
-        def relevance(self, score):
-            return score / self.top
-
-    given = {"a": 1.0, "b": 4.0}
-    Stage(Learning(given), cache).rerank(nodes("a", "b"), "q")
-    fresh = Stage(Learning(given), cache, blend="replace")
-    assert [one.score for one in fresh.rerank(nodes("a", "b"), "q").passages] == [1.0, 0.25]
+    fresh, kept = rerank(), rerank()
+    assert "2 of them cached" in kept.note
+    # 1 / (1 + e^-4) and 1 / (1 + e^-.9)
+    for done in (fresh, kept):
+        assert [one.score for one in done.passages] == pytest.approx([0.98201, 0.71095], abs=1e-5)
 
 
 class Timed(ScriptedReranker):
-    """Can be told how long a call may last; takes its ``seconds``, and all of them for ``b``."""
+    """Takes its ``seconds`` for each call."""
 
     def __init__(self, seconds=0.0):
         super().__init__({"a": 1.0, "c": 2.0, "d": 3.0})
-        self.now, self.seconds, self.allowed = 100.0, seconds, []
+        self.now, self.seconds = 100.0, seconds
 
     def clock(self):
         return self.now
 
-    def scores_within(self, query, passages, seconds):
-        self.allowed.append(seconds)
-        self.now += seconds + 0.01 if "b" in passages else self.seconds
-        if "b" in passages:
-            raise LLMTimeoutError("no answer in time")
-        if "bad" in passages:
-            raise RerankError("no answer")
-        return self.scores(query, passages)
-
-
-def test_each_call_is_given_what_is_left_of_the_budget():
-    reranker = Timed(seconds=0.2)
-    stage = Stage(reranker, budget_ms=600, clock=reranker.clock)
-    done = stage.rerank(nodes("a", "b", "c"), "q")
-    assert reranker.allowed == pytest.approx([0.6, 0.4])
-    assert "1 of 3 scored; the budget of 600 ms allows no more" in done.note
-    assert done.error is None
-
-
-def test_a_call_that_uses_up_the_budget_before_any_score_is_a_failure():
-    reranker = Timed()
-    stage = Stage(reranker, budget_ms=50, clock=reranker.clock)
-    with pytest.raises(LLMTimeoutError):
-        stage.rerank(nodes("b", "a"), "q")
-
-
-def test_a_failure_while_time_is_left_is_one_with_a_budget_too():
-    reranker = Timed()
-    stage = Stage(reranker, budget_ms=60_000, clock=reranker.clock)
-    done = stage.rerank(nodes("a", "bad"), "q")
-    assert "stopped: no answer" in done.note
-    assert isinstance(done.error, RerankError)
-
-
-def test_without_a_budget_no_call_is_given_one():
-    reranker = Timed()
-    Stage(reranker).rerank(nodes("a"), "q")
-    assert reranker.allowed == []
+    def scores(self, query, passages):
+        self.now += self.seconds
+        return super().scores(query, passages)

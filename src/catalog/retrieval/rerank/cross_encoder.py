@@ -1,4 +1,4 @@
-"""Cross-encoders in this process: ONNX models through fastembed (the default), or torch ones."""
+"""Cross-encoders in this process: ONNX models (the default), or torch ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from catalog.embedding.fastembed import OnnxModel, open_onnx_model
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 from catalog.models.packaged import MS_MARCO
-from catalog.retrieval.rerank.base import check_scores, sigmoid
-from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
+from catalog.retrieval.rerank.scoring import check_scores, cut_query, fit_pair, sigmoid
 
 DEFAULT_MODEL = MS_MARCO.name
 _BATCH = 16
@@ -30,23 +29,30 @@ class _CrossEncoder(ABC):
     """A cross-encoder on this machine; its raw scores are logits.
 
     It reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
-    Subclasses have ``_provider``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
+    Subclasses have ``_window`` (tokens of a pair) and ``_loaded`` (the model).
     """
 
-    chooses_sentences = True
     _provider: str
     _window: Any
     _loaded: Any
 
-    def __init__(self, model: str, *, max_tokens: int = _WINDOW, offline: bool = False) -> None:
-        self._model, self._max_tokens = model, max_tokens
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        max_tokens: int = _WINDOW,
+        threads: int | None = None,
+        offline: bool = False,
+    ) -> None:
+        self.name, self._max_tokens, self._threads = Path(model).name, max_tokens, threads
         self._files = ModelFiles("reranker", self._provider, model, offline=offline)
         self._loading = Lock()
 
-    @property
-    def name(self) -> str:
-        """Return the last part of the model's name."""
-        return Path(self._model).name
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identify the weights and the window."""
+        kind = f"{self._provider.replace('_', '-')}-rerank"
+        return make_fingerprint(kind, self._files.weights_hash, self._window)
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """Return the part of a passage that the model can read, and whether any was cut."""
@@ -57,9 +63,7 @@ class _CrossEncoder(ABC):
         model = self._load_once()
         query = cut_query(query, self._counter, self._window)
         try:
-            answers = self._predict(model, query, passages)
-        except RerankError:
-            raise
+            answers = self._predict(model, [(query, passage) for passage in passages])
         except Exception as error:
             raise RerankError(f"{self.name} failed: {error}") from error
         return check_scores(answers, len(passages), self.name)
@@ -69,7 +73,7 @@ class _CrossEncoder(ABC):
         return sigmoid(score)
 
     @abstractmethod
-    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]: ...
+    def _predict(self, model: Any, pairs: list[tuple[str, str]]) -> list[float]: ...
 
     def _load_once(self) -> Any:
         with self._loading:
@@ -78,7 +82,7 @@ class _CrossEncoder(ABC):
     @cached_property
     def _counter(self) -> TokenCounter:
         path = self._files.folder / "tokenizer.json"
-        return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._model}"))
+        return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._files.name}"))
 
 
 class FastEmbedReranker(_CrossEncoder):
@@ -89,22 +93,6 @@ class FastEmbedReranker(_CrossEncoder):
 
     _provider = "fastembed"
 
-    def __init__(
-        self,
-        model: str = DEFAULT_MODEL,
-        *,
-        max_tokens: int = _WINDOW,
-        threads: int | None = None,
-        offline: bool = False,
-    ) -> None:
-        super().__init__(model, max_tokens=max_tokens, offline=offline)
-        self._threads = threads
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Identify the weights and the window."""
-        return make_fingerprint("fastembed-rerank", self._files.weights_hash, self._window)
-
     @cached_property
     def batch_size(self) -> int:
         """Return 1 for weights quantised at run time, whose scores depend on the batch."""
@@ -112,16 +100,8 @@ class FastEmbedReranker(_CrossEncoder):
         alone = not known.batch_invariant if known else _quantises(self._files.weights_file)
         return 1 if alone else _BATCH
 
-    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
-        order = sorted(range(len(passages)), key=lambda index: len(passages[index]))
-        ordered = [passages[index] for index in order]
-        if isinstance(model, OnnxModel):
-            pairs = [(query, passage) for passage in ordered]
-            answers = list(model.score(pairs, batch_size=self.batch_size))
-        else:
-            answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
-        answers = check_scores(answers, len(order), self.name)
-        return [score for _, score in sorted(zip(order, answers, strict=True))]
+    def _predict(self, model: OnnxModel, pairs: list[tuple[str, str]]) -> list[float]:
+        return list(model.score(pairs, batch_size=self.batch_size))
 
     @cached_property
     def _window(self) -> int:
@@ -135,22 +115,13 @@ class FastEmbedReranker(_CrossEncoder):
         return min(self._max_tokens, *limits or [_WINDOW])
 
     @cached_property
-    def _loaded(self) -> Any:
+    def _loaded(self) -> OnnxModel:
         self._files.verify()
         folder = self._files.folder
+        weights, tokenizer = self._files.weights_file, folder / "tokenizer.json"
+        options = {"max_tokens": self._window, "threads": self._threads}
         try:
-            if not self._files.export:
-                return open_onnx_model(
-                    self._files.weights_file,
-                    folder / "tokenizer.json",
-                    max_tokens=self._window,
-                    threads=self._threads,
-                )
-            from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-            return TextCrossEncoder(
-                self._files.export, specific_model_path=str(folder), threads=self._threads
-            )
+            return open_onnx_model(weights, tokenizer, **options)
         except Exception as error:
             message = f"{folder} has no usable reranker: {error}"
             raise ModelUnavailableError(message) from error
@@ -162,18 +133,9 @@ class SentenceTransformersReranker(_CrossEncoder):
     _provider = "sentence_transformers"
     batch_size = _BATCH
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Identify the weights and the window."""
-        weights = self._files.weights_hash
-        return make_fingerprint("sentence-transformers-rerank", weights, self._window)
-
-    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
-        pairs = [(query, passage) for passage in passages]
-        scores: list[float] = model.predict(
-            pairs, batch_size=_BATCH, show_progress_bar=False
-        ).tolist()
-        return scores
+    def _predict(self, model: Any, pairs: list[tuple[str, str]]) -> list[float]:
+        scores = model.predict(pairs, batch_size=_BATCH, show_progress_bar=False)
+        return list(scores.tolist())
 
     @cached_property
     def _window(self) -> int:
@@ -205,7 +167,7 @@ class SentenceTransformersReranker(_CrossEncoder):
             raise ModelUnavailableError(message) from error
         if model.num_labels != 1:
             raise ModelUnavailableError(
-                f"{self._model} returns {model.num_labels} scores per pair, so it is not a reranker"
+                f"{self.name} returns {model.num_labels} scores per pair, so it is not a reranker"
             )
         return model
 

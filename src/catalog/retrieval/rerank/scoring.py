@@ -1,4 +1,4 @@
-"""Rerank: score passages from the cache or by the model, and blend the scores.
+"""Rerank: score passages from the cache or by a model, and blend the scores with theirs.
 
 The reranker may be a user's, so its exceptions become a :class:`RerankError` and its scores are
 checked.
@@ -7,33 +7,281 @@ checked.
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from catalog.core.documents import Chunk, find_columns
-from catalog.core.errors import CatalogError, RerankError
+from catalog.core.errors import CatalogError, ConfigError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
-from catalog.ingest.chunking.boundaries import sentence_spans
+from catalog.core.tokens import TokenCounter
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.rerank.base import check_scores
-from catalog.retrieval.rerank.excerpts import EXCERPTS_VERSION
-from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.query_words import language_of_words, query_words
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
-    from catalog.retrieval.caches import ModelCache
-    from catalog.retrieval.rerank.base import Reranker
+    import numpy as np
+    import numpy.typing as npt
 
+    from catalog.core.settings import RAGv2Settings
+    from catalog.llm import LanguageModel
+    from catalog.retrieval.caches import ModelCache
+
+    Spans = npt.NDArray[np.int64]
 
 BlendName = Literal["position", "linear", "replace"]
+EXCERPTS_VERSION = "2"  # raise it with every change that lets a model read another part of a text
+SPECIAL_TOKENS = 4  # that models add to a pair: 3 in BERT, 4 in RoBERTa
+_HTTP_SECONDS = 30.0  # without a budget
 # w(n) of ``position``: (last rank, weight), and the weight of all other ranks; see ``blend``.
 _BANDS = ((3, 0.75), (10, 0.60))
 _WEIGHT_BEYOND = 0.40
+_SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]{0,8}\s|[。！？])\s{0,8}$""")
+_LOOK_BACK = 8  # characters before a token to look for the end of a sentence
+
+
+class Reranker(Protocol):
+    """A model that reads query and passage together. It is cheap to make and loads at first use.
+
+    Several threads may use one reranker at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return the model's name for explanations, such as ``ms-marco-MiniLM-L-12-v2``."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the exact weights, or model and prompt: equal fingerprints score equally.
+
+        Raises :class:`~catalog.core.errors.ModelUnavailableError`.
+        """
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Return the largest number of passages for one call of :meth:`scores`."""
+        ...
+
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the text to read together with the query, and whether the passage was cut.
+
+        The text is ``head`` (such as title and headings) on its own line, then the run of the
+        passage that fits: see :func:`fit_pair`.
+        """
+        ...
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return one finite raw score for each passage, in order; higher is better.
+
+        Raw scores of one :attr:`fingerprint` are comparable across calls. ``passages`` are results
+        of :meth:`fit`. Raises :class:`~catalog.core.errors.RerankError` for a failure or an
+        unusable answer, and :class:`~catalog.core.errors.ConfigError` if the model is not available
+        at all.
+        """
+        ...
+
+    def relevance(self, score: float) -> float:
+        """Map a raw score to 0..1; the order stays the same."""
+        ...
+
+
+def get_reranker(
+    rag: RAGv2Settings,
+    *,
+    llm: LanguageModel | None = None,
+    llm_seconds: float = 30.0,
+    threads: int | None = None,
+    offline: bool = False,
+) -> Reranker:
+    """Make the reranker set as ``rag.rerank_provider``; its model loads at the first use.
+
+    ``llm_seconds`` and the time budget both limit each request to ``llm``. ``threads`` is for
+    fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
+    :class:`ConfigError` if the provider's language model or address is missing.
+    """
+    name, size = rag.rerank_model, rag.rerank_max_tokens
+    budget_seconds = rag.rerank_budget_ms / 1000
+    if rag.rerank_provider == "llm":
+        if llm is None:
+            raise ConfigError(
+                "the llm reranker needs a language model: set IDX_LLM__PROVIDER, "
+                "or another IDX_RAG_V2__RERANK_PROVIDER"
+            )
+        from catalog.retrieval.rerank.llm import LLMReranker
+
+        seconds = min(llm_seconds, budget_seconds or llm_seconds)
+        return LLMReranker(llm, max_tokens=size, timeout_seconds=seconds)
+    if rag.rerank_provider == "http":
+        if not rag.rerank_url:
+            raise ConfigError("the http reranker needs an address: set IDX_RAG_V2__RERANK_URL")
+        from catalog.retrieval.rerank.http import HttpReranker
+
+        return HttpReranker(
+            rag.rerank_url,
+            model=name,
+            api_key=rag.rerank_api_key,
+            timeout_seconds=budget_seconds or _HTTP_SECONDS,
+            max_tokens=size,
+        )
+    from catalog.retrieval.rerank import cross_encoder
+
+    if rag.rerank_provider == "sentence_transformers":
+        return cross_encoder.SentenceTransformersReranker(name, max_tokens=size, offline=offline)
+    return cross_encoder.FastEmbedReranker(name, max_tokens=size, threads=threads, offline=offline)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOptions:
+    """How many passages are scored, and how their scores are blended.
+
+    ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit) runs out; the rest
+    follow in their order. ``top_n`` keeps this many (0: all). :func:`blend` has the formulas.
+    """
+
+    candidates: int = 3
+    blend: BlendName = "linear"
+    weight: float = 0.3
+    budget_ms: int = 0
+    top_n: int = 0
+
+
+class RerankOutcome(NamedTuple):
+    """Passages in their new order, how many were scored by model and cache, and any early end."""
+
+    passages: list[Passage]
+    note: str
+    error: CatalogError | None = None
+
+
+def rerank_passages(
+    passages: Sequence[Passage],
+    query: str,
+    reranker: Reranker,
+    cache: ModelCache | None,
+    options: RerankOptions,
+    clock: Callable[[], float] = time.perf_counter,
+) -> RerankOutcome:
+    """Let a reranker read the first passages, and blend its scores with theirs.
+
+    A passage is read after its title and headings, at its best run of words. Scores before a
+    failure count and are cached. Raises :class:`RerankError` if no passage was scored.
+    """
+    deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
+    with as_rerank_errors(reranker):
+        name, model = reranker.name, reranker.fingerprint
+    texts: dict[str, tuple[str, str]] = {}  # head and text by cache key
+    keys = []
+    for passage in passages[: options.candidates]:
+        head, text = head_of(passage.chunk), passage.chunk.text
+        keys.append(cache_key("rerank", query, head, sha1_hex(text), model, EXCERPTS_VERSION))
+        texts[keys[-1]] = head, text
+    cached = {} if cache is None else cache.get(keys)
+    scores = {key: float(value) for key, value in cached.items()}
+    missing = {key: text for key, text in texts.items() if key not in scores}
+    new: dict[str, CacheEntry] = {}
+    cut, error = 0, None
+    try:
+        for key, score, was_cut in _score(reranker, query, missing, deadline, clock):
+            scores[key] = score
+            new[key] = CacheEntry(repr(score), sha1_hex(texts[key][1]))
+            cut += was_cut
+    except CatalogError as failure:
+        error = failure
+    if cache is not None:
+        cache.put(new, model=model)
+    raw = [scores[key] for key in takewhile(scores.__contains__, keys)]
+    if error is not None and not raw:
+        raise error
+    note = f"{name}, {options.blend}: {len(raw)} of {len(passages)} scored"
+    note += f", {len(cached)} of them cached" if cached else ""
+    if error is not None:
+        note += f"; stopped: {error}"
+    elif len(raw) < len(keys):
+        note += f"; the budget of {options.budget_ms} ms allows no more"
+    note += f"; {cut} read in part" if cut else ""
+    reranked = _with_relevance(reranker, raw)
+    return RerankOutcome(_blend_passages(passages, reranked, name, options), note, error)
+
+
+def head_of(chunk: Chunk) -> str:
+    """Return what is read before a passage: its title, headings and columns."""
+    names = filter(None, (chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
+    return " > ".join(dict.fromkeys(names))
+
+
+def _score(
+    reranker: Reranker,
+    query: str,
+    texts: Mapping[str, tuple[str, str]],
+    deadline: float,
+    clock: Callable[[], float],
+) -> Iterator[tuple[str, float, bool]]:
+    """Yield key, raw score and whether the text was cut, while there is time."""
+    keys, slowest = list(texts), 0.0
+    with as_rerank_errors(reranker):
+        size = reranker.batch_size
+        for first in range(0, len(keys), size):
+            started = clock()
+            if started + slowest > deadline:
+                return
+            batch = keys[first : first + size]
+            fitted = [reranker.fit(query, texts[key][1], head=texts[key][0]) for key in batch]
+            scores = reranker.scores(query, [text for text, _ in fitted])
+            scores = check_scores(scores, len(batch), reranker.name)
+            for key, score, (_, was_cut) in zip(batch, scores, fitted, strict=True):
+                yield key, score, was_cut
+            if first:  # the first batch may have loaded the model
+                slowest = max(slowest, clock() - started)
+
+
+def _with_relevance(reranker: Reranker, raw: Sequence[float]) -> list[RerankScore]:
+    if not raw:
+        return []
+    with as_rerank_errors(reranker):
+        # A server's numbers are known to be logits once one is outside 0..1: ask for those first.
+        relevance = [reranker.relevance(score) for score in (min(raw), max(raw), *raw)][2:]
+        relevance = check_scores(relevance, len(raw), reranker.name)
+    return [RerankScore(*pair) for pair in zip(raw, relevance, strict=True)]
+
+
+@contextmanager
+def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
+    """Turn an exception of the reranker that is not ours into a :class:`RerankError`."""
+    try:
+        yield
+    except CatalogError:
+        raise
+    except Exception as error:
+        message = f"{type(reranker).__name__} failed: {type(error).__name__}: {error}"
+        raise RerankError(message) from error
+
+
+def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
+    """Return the scores as floats; raise :class:`RerankError` unless ``count`` and all finite."""
+    if len(scores) != count:
+        raise RerankError(f"{name} returned {len(scores)} scores for {count} passages")
+    try:
+        numbers = [float(score) for score in scores]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RerankError(f"{name} returned a score that is not a number") from error
+    if not all(map(math.isfinite, numbers)):
+        raise RerankError(f"{name} returned a score that is not finite")
+    return numbers
+
+
+def sigmoid(logit: float) -> float:
+    """Compute ``1 / (1 + exp(-logit))``, for logits of any size."""
+    if logit >= 0:
+        return 1 / (1 + math.exp(-logit))
+    power = math.exp(logit)
+    return power / (1 + power)
 
 
 class RerankScore(NamedTuple):
@@ -48,11 +296,6 @@ class BlendedScore(NamedTuple):
 
     fused: float
     reranked: float
-
-    @property
-    def score(self) -> float:
-        """Return their sum."""
-        return self.fused + self.reranked
 
 
 def blend(
@@ -80,15 +323,15 @@ def blend(
     Minimum and maximum are those of the scored passages; a list of equal scores maps to 1. A
     passage that was not scored has 0 for ``reranked``.
     """
-    count, ranks = len(reranked), range(1, len(fused) + 1)
+    count = len(reranked)
     if name == "linear":
         own = [(1 - weight) * part for part in _minmax(fused, count)]
         theirs = [weight * part for part in _minmax([score.raw for score in reranked], count)]
     elif name == "position":
-        own = [_band_weight(rank) / rank for rank in ranks]
+        weights = [_band_weight(rank) for rank in range(1, len(fused) + 1)]
+        own = [share / rank for rank, share in enumerate(weights, start=1)]
         theirs = [
-            (1 - _band_weight(rank)) * score.relevance
-            for rank, score in zip(ranks, reranked, strict=False)
+            (1 - share) * score.relevance for share, score in zip(weights, reranked, strict=False)
         ]
     else:
         own = [0.0] * len(fused)
@@ -99,7 +342,7 @@ def blend(
 
 def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
     """Return positions best first: the first ``scored`` ones, then the rest; ties in order."""
-    return sorted(range(len(scores)), key=lambda n: (n >= scored, -scores[n].score, n))
+    return sorted(range(len(scores)), key=lambda n: (n >= scored, -sum(scores[n]), n))
 
 
 def _band_weight(rank: int) -> float:
@@ -116,83 +359,7 @@ def _minmax(scores: Sequence[float], scored: int) -> list[float]:
     return [1.0 + min(0.0, score - low) for score in scores]
 
 
-@dataclass(frozen=True, slots=True)
-class RerankOptions:
-    """How many passages are scored, and how their scores are blended.
-
-    ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit) runs out; the rest
-    follow in their order. ``top_n`` keeps this many (0: all). :func:`blend` has the formulas.
-    """
-
-    candidates: int = 3
-    blend: BlendName = "linear"
-    weight: float = 0.3
-    budget_ms: int = 0
-    top_n: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RerankOutcome:
-    """Passages in their new order, how many were scored by model and cache, and any early end."""
-
-    passages: list[Passage]
-    note: str
-    error: CatalogError | None = None
-
-
-def rerank_passages(
-    passages: Sequence[Passage],
-    query: str,
-    reranker: Reranker,
-    cache: ModelCache | None,
-    options: RerankOptions,
-    clock: Callable[[], float] = time.perf_counter,
-) -> RerankOutcome:
-    """Let a reranker read the first passages, and blend its scores with theirs.
-
-    A passage is read after its title and headings, at its best run of words. Scores before a
-    failure count and are cached. Raises :class:`RerankError` if no passage was scored.
-    """
-    deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
-    with as_rerank_errors(reranker):
-        name, model = reranker.name, reranker.fingerprint
-    texts = [RerankText.of(one.chunk, query, model) for one in passages[: options.candidates]]
-    cached = {} if cache is None else cache.get([text.key for text in texts])
-    scoring = RerankScoring(reranker, query, cached, deadline=deadline, clock=clock)
-    scoring.score(texts)
-    if cache is not None:
-        cache.put(scoring.new, model=model)
-    scores = scoring.scores
-    raw = [scores[text.key] for text in takewhile(lambda text: text.key in scores, texts)]
-    if scoring.error is not None and not raw:
-        raise scoring.error
-    reranked = _with_relevance(reranker, raw, scores.values())
-    note = f"{name}, {options.blend}: {len(raw)} of {len(passages)} scored"
-    if cached:
-        note = f"{note}, {len(cached)} of them cached"
-    if scoring.error is not None:
-        note = f"{note}; stopped: {scoring.error}"
-    elif len(raw) < len(texts):
-        note = f"{note}; the budget of {options.budget_ms} ms allows no more"
-    if scoring.cut:
-        note = f"{note}; {scoring.cut} read in part"
-    return RerankOutcome(_blend(passages, reranked, name, options), note, scoring.error)
-
-
-def _with_relevance(
-    reranker: Reranker, raw: Sequence[float], known: Iterable[float]
-) -> list[RerankScore]:
-    """Pair raw scores with their relevance; ``known`` are all raw scores, for the scale."""
-    with as_rerank_errors(reranker):
-        learn = getattr(reranker, "learn", None)
-        if learn is not None:
-            learn(known)
-        relevance = [reranker.relevance(score) for score in raw]
-        relevance = check_scores(relevance, len(raw), reranker.name)
-    return [RerankScore(*pair) for pair in zip(raw, relevance, strict=True)]
-
-
-def _blend(
+def _blend_passages(
     passages: Sequence[Passage],
     reranked: Sequence[RerankScore],
     model: str,
@@ -202,7 +369,6 @@ def _blend(
     blended = blend(options.blend, fused, reranked, weight=options.weight)
     ordered: list[Passage] = []
     for place in sort_positions(blended, len(reranked)):
-        score = blended[place]
         said = reranked[place] if place < len(reranked) else None
         record = Reranked(
             model=model,
@@ -210,193 +376,115 @@ def _blend(
             rank=place + 1,
             raw_score=said.raw if said else None,
             relevance=said.relevance if said else None,
-            fused_part=score.fused,
-            rerank_part=score.reranked,
+            fused_part=blended[place].fused,
+            rerank_part=blended[place].reranked,
         )
-        ordered.append(passages[place]._replace(score=score.score, reranked=record))
+        ordered.append(passages[place]._replace(score=sum(blended[place]), reranked=record))
     return ordered[: options.top_n] if options.top_n else ordered
 
 
-@dataclass(frozen=True, slots=True)
-class RerankText:
-    """A passage to score; ``key`` is the cache key of its score."""
+def fit_pair(
+    query: str, passage: str, counter: TokenCounter, max_tokens: int, head: str = ""
+) -> tuple[str, bool]:
+    """Return ``head`` and the best run of ``passage`` that fit with the query, and if it is cut.
 
-    head: str  # title and headings, read before the text
-    text: str
-    key: str
-    text_hash: str
-
-    @classmethod
-    def of(cls, chunk: Chunk, query: str, model: str) -> RerankText:
-        """Return the text of a passage after its title and headings."""
-        names = filter(None, (chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
-        return cls.of_text(chunk.text, query, model, head=" > ".join(dict.fromkeys(names)))
-
-    @classmethod
-    def of_text(cls, text: str, query: str, model: str, *, head: str = "") -> RerankText:
-        """Return the text with the cache key of its score for this query and model."""
-        text_hash = sha1_hex(text)
-        key = cache_key("rerank", query, head, text_hash, model, EXCERPTS_VERSION)
-        return cls(head, text, key, text_hash)
-
-
-class RerankScoring:
-    """Score passages while there is time; hold scores by cache key, new ones, and cut passages.
-
-    ``error`` is the failure that ended it; to run out of time is not a failure.
+    The query counts as :func:`cut_query` cuts it. The head gets at most a quarter of
+    ``max_tokens``; the rest of it is dropped.
     """
-
-    def __init__(
-        self,
-        reranker: Reranker,
-        query: str,
-        cached: Mapping[str, str],
-        *,
-        deadline: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._reranker, self._query = reranker, query
-        self._deadline, self._clock = deadline, clock
-        self._within = None if math.isinf(deadline) else getattr(reranker, "scores_within", None)
-        self.scores = {key: float(value) for key, value in cached.items()}
-        self.new: dict[str, CacheEntry] = {}
-        self.cut = 0
-        self.error: CatalogError | None = None
-
-    def score(self, texts: Sequence[RerankText]) -> None:
-        """Score texts without a score, in order, equal texts once, while there is time."""
-        missing = list({text.key: text for text in texts if text.key not in self.scores}.values())
-        slowest = 0.0
-        try:
-            with as_rerank_errors(self._reranker):
-                size = self._reranker.batch_size
-                for first in range(0, len(missing), size):
-                    started = self._clock()
-                    if started + slowest > self._deadline:
-                        return
-                    self._score_batch(missing[first : first + size])
-                    if first:  # the first batch may have loaded the model
-                        slowest = max(slowest, self._clock() - started)
-        except CatalogError as error:
-            is_our_limit = self._within and self.new and self._clock() > self._deadline
-            self.error = None if is_our_limit else error
-
-    def _score_batch(self, batch: Sequence[RerankText]) -> None:
-        fitted = [self._reranker.fit(self._query, text.text, head=text.head) for text in batch]
-        passages = [passage for passage, _ in fitted]
-        if self._within is None:
-            scores = self._reranker.scores(self._query, passages)
-        else:  # never 0 seconds, which would mean something else to many clients
-            seconds = max(0.001, self._deadline - self._clock())
-            scores = self._within(self._query, passages, seconds)
-        scores = check_scores(scores, len(batch), self._reranker.name)
-        for text, (_, was_cut), score in zip(batch, fitted, scores, strict=True):
-            self.scores[text.key] = score
-            self.new[text.key] = CacheEntry(repr(score), text.text_hash)
-            self.cut += was_cut
+    query_tokens = len(counter.spans(cut_query(query, counter, max_tokens)))
+    room = max(1, max_tokens - SPECIAL_TOKENS - query_tokens)
+    if head:
+        head = _first_tokens(head, counter, min(room // 2, max_tokens // 4)) + "\n"
+        room = max(1, room - len(counter.spans(head)))
+    text, was_cut = passage, False
+    while True:  # a word that is cut may need more tokens than before
+        run, is_shorter = best_window(text, query, room, counter.spans(text))
+        if not is_shorter or len(run) == len(text):
+            return head + text, was_cut
+        text, was_cut = run, True
 
 
-@contextmanager
-def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
-    """Turn an exception of the reranker that is not ours into a :class:`RerankError`."""
-    try:
-        yield
-    except CatalogError:
-        raise
-    except Exception as error:
-        message = f"{type(reranker).__name__} failed: {type(error).__name__}: {error}"
-        raise RerankError(message) from error
+def cut_query(query: str, counter: TokenCounter, max_tokens: int) -> str:
+    """Return the query's first tokens, at most half of ``max_tokens``."""
+    return _first_tokens(query, counter, max_tokens // 2)
 
 
-MOST_SENTENCES = 120
-"""Sentences that are scored for one answer: those of the first passages."""
+def _first_tokens(text: str, counter: TokenCounter, count: int) -> str:
+    spans = counter.spans(text)
+    count = max(1, count)
+    return text if len(spans) <= count else text[: int(spans[count - 1, 1])]
 
-Span = tuple[int, int]
 
+def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[str, bool]:
+    """Return the run of ``max_tokens`` tokens with most distinct query words, and if it is cut.
 
-def choose_sentences(
-    passages: Sequence[Passage],
-    query: str,
-    words: str,
-    reranker: Reranker,
-    cache: ModelCache | None,
-    *,
-    snippet_chars: int = 300,
-    seconds: float = math.inf,
-    clock: Callable[[], float] = time.perf_counter,
-) -> tuple[list[Passage], str]:
-    """Give reranked passages of recordings the snippet around the sentence that scores best.
-
-    The query's words find a sentence that repeats them. A reranker also finds one that answers in
-    other words, and so the second at which the answer is said. A passage with a single sentence
-    does not change. Nothing changes after :data:`MOST_SENTENCES` sentences or ``seconds``, or if
-    the reranker does not choose sentences (see :class:`Reranker`). Return the passages and a note
-    about the number of sentences read, "" for none. ``words`` are marked in the snippets. Raises
-    :class:`RerankError` if the reranker fails.
+    The head of a long passage would miss every answer at its end. ``spans`` has the shape
+    ``(n, 2)``: character offsets of the text's tokens, ascending. Query words are those of the
+    keyword index: stemmed, without stop words. Among runs with equally many words the earliest
+    stretch of neighbouring runs wins. In it the run is chosen that begins a sentence, a line or a
+    word near the stretch's middle, so that text on both sides of the words is read. Without any
+    query word the result is the head. Takes time linear in the text.
     """
-    chosen, total = list(passages), 0
-    if not getattr(reranker, "chooses_sentences", False):
-        return chosen, ""
-    spans: dict[int, list[Span]] = {}
-    texts: dict[tuple[int, Span], str] = {}
-    for place, passage in enumerate(passages):
-        if _was_not_read(passage):
-            continue
-        sentences = list(_sentences(passage.chunk, snippet_chars))
-        if len(sentences) > 1 and total + len(sentences) <= MOST_SENTENCES:
-            spans[place], total = sentences, total + len(sentences)
-            text = passage.chunk.text
-            texts |= {(place, span): text[slice(*span)] for span in sentences}
-    if not spans:
-        return chosen, ""
-    scores = _score(texts, query, reranker, cache, clock() + seconds, clock)
-    for place, sentences in spans.items():
-        known = {span: scores[place, span] for span in sentences if (place, span) in scores}
-        if len(known) == len(sentences):
-            best = max(sentences, key=lambda span: known[span])
-            snippet = find_snippet(passages[place].chunk, words, snippet_chars, best)
-            chosen[place] = passages[place]._replace(snippet=snippet)
-    count = "passage" if len(spans) == 1 else "passages"
-    return chosen, f"{total} sentences of {len(spans)} {count}"
+    latest = len(spans) - max_tokens
+    if latest <= 0:
+        return text, False
+    first, last = _best_starts(text, query, max_tokens, spans)
+    middle = min(max((first + last) // 2, 0), latest)
+    reach = max_tokens // 4 + 1
+    # A run that reaches the end of the text is shortened at its beginning instead of its end.
+    lowest = latest if middle == latest else max(first, middle - reach, 0)
+
+    def rank(index: int) -> tuple[int, int]:
+        return _rank_boundary(text, _token_start(text, spans, index)), -abs(index - middle)
+
+    start = max(range(lowest, min(last, middle + reach) + 1), key=rank)
+    end = min(start + max_tokens, len(spans))
+    ends = (int(spans[index - 1, 1]) for index in range(end, start, -1))
+    cut_at = next((at for at in ends if not _is_inside_word(text, at)), int(spans[end - 1, 1]))
+    return text[_token_start(text, spans, start) : cut_at], True
 
 
-def _score(
-    sentences: dict[tuple[int, Span], str],
-    query: str,
-    reranker: Reranker,
-    cache: ModelCache | None,
-    deadline: float,
-    clock: Callable[[], float],
-) -> dict[tuple[int, Span], float]:
-    with as_rerank_errors(reranker):
-        model = reranker.fingerprint
-    texts = {at: RerankText.of_text(text, query, model) for at, text in sentences.items()}
-    keys = [text.key for text in texts.values()]
-    cached = {} if cache is None else cache.get(keys)
-    scoring = RerankScoring(reranker, query, cached, deadline=deadline, clock=clock)
-    scoring.score(list(texts.values()))
-    if cache is not None:
-        cache.put(scoring.new, model=model)
-    if scoring.error is not None:
-        raise scoring.error
-    scores = scoring.scores
-    return {at: scores[text.key] for at, text in texts.items() if text.key in scores}
+def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, int]:
+    """Return the first and last start of the earliest stretch of runs with most query words.
+
+    Runs that extend beyond the text count, too. So the middle of the stretch has the words in the
+    middle of the run, even near the ends of the text.
+    """
+    import numpy as np
+
+    wanted = query_words(query, language_of_words(text))
+    matches = wanted.matches(text)
+    firsts = np.searchsorted(spans[:, 1], [match.start for match in matches], side="right")
+    lasts = np.searchsorted(spans[:, 0], [match.end for match in matches], side="left") - 1
+    held = np.zeros((len(wanted.words), len(spans) + size - 1), dtype=bool)  # by start + size - 1
+    for first, last, match in zip(firsts.tolist(), lasts.tolist(), matches, strict=True):
+        for number, word in enumerate(wanted.words):
+            if first <= last and any(way & match.tokens for way in word):
+                held[number, last : first + size] = True
+    counts = held.sum(axis=0)
+    if not counts.any():
+        return 0, 0
+    begin = int(counts.argmax())
+    others = np.flatnonzero(counts[begin:] < counts[begin])
+    end = begin + int(others[0]) - 1 if len(others) else len(counts) - 1
+    return begin - size + 1, end - size + 1
 
 
-def _was_not_read(passage: Passage) -> bool:
-    return passage.reranked is None or passage.reranked.raw_score is None
+def _rank_boundary(text: str, offset: int) -> int:
+    """Return 2 at the beginning of a sentence or line, 1 at that of a word, else 0."""
+    before = text[max(0, offset - _LOOK_BACK) : offset]
+    if offset == 0 or _SENTENCE_END.search(before):
+        return 2
+    return 0 if _is_inside_word(text, offset) else 1
 
 
-def _sentences(chunk: Chunk, max_chars: int) -> Iterator[Span]:
-    """Yield the sentences with a cue, or the cues of captions without full stops."""
-    if chunk.modality == "video_frame" or not chunk.cues:
-        return
-    for start, end in sentence_spans(chunk.text):
-        within = [cue for cue in chunk.cues if cue.start < end and cue.end > start]
-        if not within:
-            continue
-        if end - start <= max_chars:
-            yield start, end
-            continue
-        for cue in within:
-            yield max(start, cue.start), min(end, cue.end)
+def _is_inside_word(text: str, offset: int) -> bool:
+    return 0 < offset < len(text) and text[offset - 1].isalnum() and text[offset].isalnum()
+
+
+def _token_start(text: str, spans: Spans, index: int) -> int:
+    """Return the offset of the token's first character that is not white space; 0 for the first."""
+    if index == 0:
+        return 0
+    start, end = int(spans[index, 0]), int(spans[index, 1])
+    return end - len(text[start:end].lstrip())

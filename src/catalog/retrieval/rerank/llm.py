@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
-from catalog.retrieval.rerank.base import check_scores
-from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
+from catalog.retrieval.rerank.scoring import check_scores, cut_query, fit_pair
 
 SCALE = 10.0  # what the prompt asks for
 _VERSION = "1"  # raise it when the reading of answers changes
@@ -76,27 +76,15 @@ class LLMReranker:
         max_tokens: int = 512,
         timeout_seconds: float = 30.0,
     ) -> None:
-        self._llm, self._timeout = llm, timeout_seconds
+        self._llm, self._timeout, self._max_tokens = llm, timeout_seconds, max_tokens
         self._calls = BoundedCalls(_ABANDONED)
-        self._max_tokens = max_tokens
-        self.batch_size = batch_size
-
-    @property
-    def name(self) -> str:
-        """Return the language model's name."""
-        return self._llm.name
+        self.name, self.batch_size = llm.name, batch_size
 
     @property
     def fingerprint(self) -> str:
         """Return a name for language model, prompt, and how answers are read."""
-        return make_fingerprint(
-            "llm-rerank",
-            self._llm.identity,
-            _VERSION,
-            PROMPT,
-            self.batch_size,
-            self._max_tokens,
-        )
+        read = (_VERSION, PROMPT, self.batch_size, self._max_tokens)
+        return make_fingerprint("llm-rerank", self._llm.identity, *read)
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """Return the part of a passage that is shown, and whether it was cut.
@@ -109,22 +97,13 @@ class LLMReranker:
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """Score each passage, in order, 0 to 10."""
-        return self.scores_within(query, passages, self._timeout)
-
-    def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """Score like :meth:`scores` within ``seconds``, or within the timeout if it is shorter."""
-        if not passages:
-            return []
         query = cut_query(query, CharTokenCounter(), self._max_tokens)
+        scores: list[float] = []
         try:
-            scores = self._calls.call(
-                lambda: [
-                    score
-                    for at in range(0, len(passages), self.batch_size)
-                    for score in self._score_batch(query, passages[at : at + self.batch_size])
-                ],
-                min(seconds, self._timeout),
-            )
+            for at in range(0, len(passages), self.batch_size):
+                batch = passages[at : at + self.batch_size]
+                ask = partial(self._score_batch, query, batch)
+                scores += self._calls.call(ask, self._timeout)
         except (RerankError, LLMError):
             raise
         except Exception as error:
@@ -135,7 +114,7 @@ class LLMReranker:
         numbered = enumerate(passages, start=1)
         shown = "\n\n".join(f"Document {number}:\n{passage}" for number, passage in numbered)
         answer = complete(self._llm, f"{PROMPT}{shown}\nQuestion: {query}\nAnswer:\n")
-        relevances = dict(zip(*parse_answer(answer, len(passages)), strict=True))
+        relevances = parse_answer(answer, len(passages))
         return [relevances.get(number, 0.0) for number in range(1, len(passages) + 1)]
 
     def relevance(self, score: float) -> float:
@@ -143,8 +122,8 @@ class LLMReranker:
         return score / SCALE
 
 
-def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
-    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's reply.
+def parse_answer(answer: str, count: int) -> dict[int, float]:
+    """Read the relevance (0..10) of documents, by number (1..``count``), from an LLM's reply.
 
     ``Doc: 2, Relevance: 7`` may be in any case, with bullets, bold marks or prose around it;
     ``7/10`` works, too. If no bare value is above 1 and one has a decimal point, the scale ends at
@@ -156,16 +135,14 @@ def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
     are_fractions = any("." in value for value in bare) and all(float(value) <= 1 for value in bare)
     relevances: dict[int, float] = {}
     for match in matches:
-        number = int(match["document"])
+        number, value = int(match["document"]), float(match["value"])
         if 1 <= number <= count and number not in relevances:
-            top = match["whole"] or ("1" if are_fractions else str(SCALE))
-            relevances[number] = _rescale(match["value"], top)
+            top = float(match["whole"] or (1 if are_fractions else SCALE))
+            if not 0 <= value <= top or top == 0:
+                raise RerankError(
+                    f"the language model returned a relevance of {value:g} on a scale to {top:g}"
+                )
+            relevances[number] = value / top * SCALE
     if not relevances:
         raise RerankError("the language model's reply has no passage with a relevance")
-    return list(relevances), list(relevances.values())
-
-
-def _rescale(value: str, top: str) -> float:
-    if not 0 <= float(value) <= float(top) or float(top) == 0:
-        raise RerankError(f"the language model returned a relevance of {value} on a scale to {top}")
-    return float(value) / float(top) * SCALE
+    return relevances

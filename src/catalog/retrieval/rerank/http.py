@@ -1,0 +1,85 @@
+"""A rerank server with Cohere's v2 request, which Jina, vLLM and llama.cpp's server use, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from catalog.core.errors import RerankError
+from catalog.core.tokens import CharTokenCounter
+from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.json_server import JsonServer
+from catalog.retrieval.rerank.scoring import check_scores, fit_pair, sigmoid
+
+
+class HttpReranker:
+    """Post query and documents to ``url`` and read one score for each document.
+
+    Accepted replies are ``{"results": [{"index", "relevance_score"}]}``, with ``data`` instead of
+    ``results`` (Voyage), ``score`` instead of ``relevance_score``, or the bare list
+    (text-embeddings-inference). Raw scores are the server's numbers. Relevance is the same number
+    until one outside 0..1 is seen. From then on, the server's numbers are taken for logits, and
+    relevance is their sigmoid. ``timeout_seconds`` limits a whole request. Four characters count as
+    a token, and ``max_tokens`` of query and passage are sent.
+    """
+
+    batch_size = 100
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str,
+        api_key: str | None = None,
+        timeout_seconds: float = 30.0,
+        max_tokens: int = 512,
+    ) -> None:
+        self._server = JsonServer(
+            url,
+            name="the reranker",
+            setting="IDX_RAG_V2__RERANK_URL",
+            error=RerankError,
+            api_key=api_key,
+        )
+        self.name = model
+        self._timeout, self._max_tokens = timeout_seconds, max_tokens
+        self._gives_logits = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify address (without user and password), model name and window.
+
+        If the server changes the weights under the same name, this does not change.
+        """
+        return make_fingerprint("http-rerank", self._server.public_url, self.name, self._max_tokens)
+
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the part of a passage that is sent, and whether any was cut."""
+        return fit_pair(query, passage, CharTokenCounter(), self._max_tokens, head)
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Score all passages, in order, in one request."""
+        count, label = len(passages), self._server.label
+        if not passages:
+            return []
+        body = {"model": self.name, "query": query, "documents": list(passages), "top_n": count}
+        reply = self._server.post(body, self._timeout)
+        if not reply.is_success:
+            raise RerankError(f"{label} answered with status {reply.status_code}")
+        rows = self._server.read(reply)
+        if isinstance(rows, Mapping):
+            rows = rows.get("results", rows.get("data"))
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise RerankError(f"{label} answered without a list of results")
+        given = {
+            str(row.get("index")): row.get("relevance_score", row.get("score")) for row in rows
+        }
+        if len(rows) != count or given.keys() != set(map(str, range(count))):
+            raise RerankError(f"{label} did not score each of {count} documents once")
+        scores = check_scores([given[str(index)] for index in range(count)], count, label)
+        self._gives_logits |= any(not 0 <= score <= 1 for score in scores)
+        return scores
+
+    def relevance(self, score: float) -> float:
+        """Return the score itself, or the sigmoid of a logit."""
+        self._gives_logits |= not 0 <= score <= 1
+        return sigmoid(score) if self._gives_logits else score
