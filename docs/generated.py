@@ -16,7 +16,7 @@ from typing import Any
 from typer.main import get_command
 
 from catalog.core import errors
-from catalog.core.params import argument_names
+from catalog.core.arguments import argument_names
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import acts_only_with, find_field, flatten, needs_rebuild
 from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS

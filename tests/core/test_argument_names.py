@@ -2,14 +2,9 @@
 
 import pytest
 
+from catalog.core.arguments import describe_unknown, read_params, rename_arguments
 from catalog.core.errors import InputError
-from catalog.core.params import (
-    SearchParams,
-    describe_unknown,
-    edge_fields,
-    read_params,
-    rename_arguments,
-)
+from catalog.core.params import SearchParams, edge_fields
 from catalog.interfaces.calls import VERBS
 
 NAMES = {"top_k": ("limit", "k"), "query": ("q",), "docs": ("path", "paths")}

@@ -2,8 +2,9 @@
 
 import pytest
 
+from catalog.core.arguments import check_params, read_params
 from catalog.core.errors import InputError
-from catalog.core.params import BrowseParams, GetParams, SearchParams, check_params, read_params
+from catalog.core.params import BrowseParams, GetParams, SearchParams
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from mcp.shared.exceptions import MCPError
 
+from catalog.core.arguments import read_params
 from catalog.core.dates import parse_date
 from catalog.core.errors import CatalogError
 from catalog.core.filters import (
@@ -23,7 +24,7 @@ from catalog.core.filters import (
     parse_filters,
 )
 from catalog.core.globs import Glob
-from catalog.core.params import GetParams, MultiGetParams, SearchParams, read_params
+from catalog.core.params import GetParams, MultiGetParams, SearchParams
 from catalog.core.query import parse_query
 from catalog.core.text import all_storable, clean, strip_userinfo
 from catalog.interfaces.agents.tool import one_line, possible_lists, without_long_echoes

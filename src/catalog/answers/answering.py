@@ -18,8 +18,9 @@ from catalog.answers.listing import answer_listing, read_listing, why_not_counte
 from catalog.answers.risk import bound_in_force
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
+from catalog.core.arguments import takes
 from catalog.core.errors import ConfigError, InputError, LLMError
-from catalog.core.params import AskParams, GenerateParams, SearchParams, takes
+from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm

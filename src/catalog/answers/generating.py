@@ -40,9 +40,10 @@ from catalog.core.answers import (
     ArtifactSection,
     TokenCounts,
 )
+from catalog.core.arguments import takes
 from catalog.core.bounded_calls import WHOLE
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
-from catalog.core.params import KINDS, ArtifactKind, GenerateParams, takes
+from catalog.core.params import KINDS, ArtifactKind, GenerateParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
 from catalog.llm import LanguageModel

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from catalog.core.arguments import fold_name, params_model, validation_message
 from catalog.core.dates import read_bound, seconds_since_epoch
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.filters import Filter, Op, condition, file_type_filter, name_filter, parse_filters
@@ -24,14 +25,9 @@ from catalog.core.params import (
     GenerateParams,
     Profile,
     SearchParams,
-    fold_name,
-    params_model,
-    validation_message,
 )
 
-if TYPE_CHECKING:
-    from catalog.core.settings import Settings
-
+Settings = Any  # those of core.settings, which import agents from here
 ParamsT = TypeVar("ParamsT", bound=SearchParams | AskParams | GenerateParams)
 OutputType = Literal["answer"] | ArtifactKind
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
@@ -142,7 +138,8 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     if path is not None:
         return load_agent(path)
     if (name or DEFAULT) in settings.agents:
-        return settings.agents[name or DEFAULT]
+        agent: Agent = settings.agents[name or DEFAULT]
+        return agent
     if name in (None, DEFAULT):
         return Agent()
     raise InputError(

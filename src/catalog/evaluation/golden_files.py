@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from catalog.core.arguments import nearest_name
 from catalog.core.errors import GoldenSetError
-from catalog.core.params import nearest_name
 from catalog.core.text import counted
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet, QueryKind

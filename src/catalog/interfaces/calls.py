@@ -14,6 +14,7 @@ from pydantic import BaseModel, create_model
 
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerShape, Artifact
+from catalog.core.arguments import read_params
 from catalog.core.errors import InputError
 from catalog.core.params import (
     MAX_TEXT_BYTES,
@@ -24,7 +25,6 @@ from catalog.core.params import (
     MultiGetParams,
     SearchParams,
     StatusParams,
-    read_params,
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults

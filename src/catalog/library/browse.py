@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from catalog.core.arguments import check_params, takes_self
 from catalog.core.dates import format_timestamp, read_bound
 from catalog.core.errors import InputError, StoreError, UnknownValueError
 from catalog.core.filters import (
@@ -27,7 +28,7 @@ from catalog.core.filters import (
     parse_filters,
 )
 from catalog.core.ids import source_doc_id
-from catalog.core.params import BrowseParams, check_params, takes_self
+from catalog.core.params import BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.agents import read_agent, with_agent
+from catalog.core.arguments import check_names, check_params, parameter_names
 from catalog.core.dates import read_bound
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.filters import (
@@ -19,17 +20,7 @@ from catalog.core.filters import (
     name_filter,
     parse_filters,
 )
-from catalog.core.params import (
-    MODES,
-    ORDERS,
-    AskParams,
-    Mode,
-    Order,
-    SearchParams,
-    check_names,
-    check_params,
-    parameter_names,
-)
+from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable

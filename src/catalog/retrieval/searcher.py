@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
+from catalog.core.arguments import takes_self
 from catalog.core.errors import InputError
-from catalog.core.params import Mode, SearchParams, takes_self
+from catalog.core.params import Mode, SearchParams
 from catalog.core.query import ParsedQuery
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching

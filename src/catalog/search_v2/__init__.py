@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.params import SearchParams, takes
+from catalog.core.arguments import takes
+from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.embedding import model as embedding_model
 from catalog.retrieval.shared import close, shared_service

@@ -33,9 +33,9 @@ from llama_index.core.schema import (
 )
 from pydantic import Field, PrivateAttr
 
+from catalog.core.arguments import check_names
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.ids import check_dataset_name, sha1_hex
-from catalog.core.params import check_names
 from catalog.core.settings import get_settings
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.ingest.chunking import DocumentChunker

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from catalog.core.params import AskParams, SearchParams, check_params, parameter_names
+from catalog.core.arguments import check_params, parameter_names
+from catalog.core.params import AskParams, SearchParams
 from catalog.retrieval.request import check_search, search_arguments
 
 _OF_LLAMA_INDEX = ("callback_manager", "object_map")  # which its classes set

@@ -20,9 +20,9 @@ from llama_index.core.schema import (
 )
 from pydantic import BaseModel, PrivateAttr
 
+from catalog.core.arguments import check_names
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
 from catalog.core.errors import InputError
-from catalog.core.params import check_names
 from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.fusion import FusedHit

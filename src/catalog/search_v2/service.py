@@ -6,7 +6,8 @@ import logging
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from catalog.core.params import SearchParams, takes_self
+from catalog.core.arguments import takes_self
+from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import searching
 from catalog.retrieval.request import for_agent
 from catalog.retrieval.searcher import Searcher, find_passages

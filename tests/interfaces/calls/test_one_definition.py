@@ -11,8 +11,9 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from catalog.core.arguments import params_model, read_params
 from catalog.core.errors import InputError
-from catalog.core.params import Param, Params, edge_fields, params_model, read_params
+from catalog.core.params import Param, Params, edge_fields
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
 from catalog.interfaces.server.http_api import query_string

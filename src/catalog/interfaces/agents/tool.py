@@ -19,17 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_or
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
+from catalog.core.arguments import argument_names, build_model, rename_arguments, validation_message
 from catalog.core.errors import CatalogError, DocumentNotFoundError, InputError
-from catalog.core.params import (
-    Param,
-    Params,
-    argument_names,
-    build_model,
-    edge_fields,
-    rename_arguments,
-    summary_of,
-    validation_message,
-)
+from catalog.core.params import Param, Params, edge_fields
 from catalog.core.text import clean, mark_as_data, storable
 
 if TYPE_CHECKING:
@@ -189,7 +181,7 @@ def arguments_of(
             Param(description, name=name, type=accepted, default=default, aliases=aliases)
         )
     title = kind.__name__.replace("Params", "Arguments")
-    model = build_model(title, ToolArguments, parameters, about=summary_of(kind))
+    model = build_model(title, parameters, about=kind.__doc__, base=ToolArguments)
     model.CLAMPED, model.RENAMED = clamped, renamed
     return model
 

@@ -21,8 +21,8 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from catalog import __version__
+from catalog.core.arguments import validation_message
 from catalog.core.errors import CatalogError, InputError, StoreReplacedError
-from catalog.core.params import validation_message
 from catalog.core.retrieval_events import asked_at
 from catalog.interfaces.server.announcement import Announcement, announce, encode_error
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from catalog import __version__
 from catalog.core.answers import AnswerShape, Artifact
+from catalog.core.arguments import build_model, params_model
 from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
 from catalog.core.params import (
     MAX_OFFSET,
@@ -29,9 +30,7 @@ from catalog.core.params import (
     Params,
     SearchParams,
     StatusParams,
-    build_model,
     edge_fields,
-    params_model,
 )
 from catalog.core.results import CatalogPage
 from catalog.core.retrieval_events import asked_at
@@ -141,7 +140,7 @@ def query_string(
             field = replace(field, help=descriptions.get(field.name, field.help))
             as_list = replace(field, type=_Texts, default=())
             parameters.append(as_list if field.takes_list else field)
-    return build_model(f"{kind.__name__}Query", QueryString, parameters)
+    return build_model(f"{kind.__name__}Query", parameters, base=QueryString)
 
 
 def arguments_from(model: type[BaseModel], source: Any) -> Any:

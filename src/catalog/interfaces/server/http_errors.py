@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from catalog.core.arguments import Names, argument_names, nearest_name
 from catalog.core.errors import (
     ArtifactSchemaError,
     CatalogError,
@@ -25,7 +26,6 @@ from catalog.core.errors import (
     StoreUnreachableError,
     UnknownDatasetError,
 )
-from catalog.core.params import Names, argument_names, nearest_name
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:

@@ -1,0 +1,253 @@
+"""Read what callers give for a verb's parameters: names, aliases, types and bounds.
+
+Pydantic checks them. The models are made at the first use, because a command that asks a server
+starts in half the time without pydantic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cache, wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+from catalog.core.errors import InputError
+from catalog.core.params import Param, Params, edge_fields, param_fields
+from catalog.core.text import all_storable
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+P = ParamSpec("P")
+ParamsT = TypeVar("ParamsT", bound=Params)
+SelfT = TypeVar("SelfT")
+ResultT = TypeVar("ResultT")
+
+Names = Mapping[str, Iterable[str]]
+"""The aliases of each argument, by its name."""
+
+_MAX_SHOWN = 60  # characters of a name or a value
+_ALIKE = 0.7  # share of the letters, as difflib counts
+
+
+def parameter_names(kind: type[Params]) -> Names:
+    """Return the aliases of each parameter that Python takes, by the parameter's name."""
+    return {one.name: one.aliases for one in param_fields(kind)}  # type: ignore[arg-type]
+
+
+@cache
+def params_model(kind: type[Params], *without: str) -> type[BaseModel]:
+    """Return the pydantic model of a verb's parameters in JSON: strict, no unknown names."""
+    parameters = [
+        replace(one, help=f"{one.help} {one.json_help}".rstrip())
+        for one in edge_fields(kind)
+        if one.name not in without
+    ]
+    return build_model(kind.__name__, parameters, about=kind.__doc__)
+
+
+@cache
+def _python_model(kind: type[Params]) -> type[BaseModel]:
+    """Return the model of all parameters, whose filters may be anything and are checked later."""
+    parameters = [
+        one if one.type is object else replace(one, type=one.json or one.type)
+        for one in param_fields(kind)  # type: ignore[arg-type]
+    ]
+    return build_model(kind.__name__, parameters)
+
+
+def build_model(
+    name: str, parameters: Iterable[Param], *, about: str | None = None, base: Any = None
+) -> type[Any]:
+    """Build a pydantic model of parameters, strict without a base; arguments may use aliases."""
+    from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+    if base is None:
+        strict = ConfigDict(extra="forbid", strict=True)
+        base = type("_Strict", (BaseModel,), {"model_config": strict})
+    by_name = {one.name: one for one in parameters}
+    names = {name: one.aliases for name, one in by_name.items()}
+    definitions: Any = {
+        name: (
+            Annotated[one.type, one],
+            Field(
+                [] if one.default == () else one.default,
+                description=one.help,
+                ge=one.within[0],
+                le=one.within[1],
+                min_length=1 if one.is_required and one.type == list[str] else None,
+                max_length=one.max_items,
+            ),
+        )
+        for name, one in by_name.items()
+    }
+
+    def take_aliases(values: Any) -> Any:
+        return rename_arguments(values, names)[0] if isinstance(values, Mapping) else values
+
+    validators: Any = {"take_aliases": model_validator(mode="before")(take_aliases)}
+    model: type[Any] = create_model(
+        name,
+        __base__=base,
+        __doc__=(about or "").partition("\n")[0] or None,
+        __validators__=validators,
+        **definitions,
+    )
+    return model
+
+
+def argument_names(model: type[BaseModel]) -> Names:
+    """Return the aliases of each argument of a model, by the argument's name."""
+    return {
+        name: next((note.aliases for note in info.metadata if isinstance(note, Param)), ())
+        for name, info in model.model_fields.items()
+    }
+
+
+def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
+    """Return the parameters for JSON arguments; text that cannot be stored is replaced.
+
+    Raises :class:`InputError` that names every argument that is missing, unknown, of a wrong type
+    or out of bounds.
+    """
+    checked = _validate(params_model(kind), all_storable(dict(arguments)), f"{verb}: ")  # type: ignore[arg-type]
+    return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
+
+
+def check_params(params: Params) -> None:
+    """Raise :class:`InputError` for a value of another type than its parameter's, or out of bounds.
+
+    Lists may be any iterables of texts; the items of one that can be read only once are not
+    checked. Filters are checked where they are used.
+    """
+    values = dict(vars(params))
+    for name, value in values.items():
+        if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+            values[name] = list(value) if isinstance(value, Collection) else []
+    _validate(_python_model(type(params)), values)  # type: ignore[arg-type]
+
+
+def _validate(model: type[BaseModel], values: Mapping[str, Any], where: str = "") -> BaseModel:
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{where}{validation_message(error, model)}") from None
+
+
+def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return a message about invalid arguments for their caller, without whole values."""
+    messages: dict[str, str] = {}
+    for problem in error.errors():
+        name, words = str((*problem["loc"], "arguments")[0]), problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            messages[name] = describe_unknown(name, argument_names(model))
+        elif problem["type"] == "missing":
+            messages[name] = f"the argument {name} is missing"
+        elif name in messages:  # of a union, whose every type reports
+            words = words.removeprefix("Input should be ")
+            if words not in messages[name]:
+                messages[name] = messages[name].replace(", not ", f" or {words}, not ", 1)
+        else:
+            messages[name] = f"{name}: {words}, not {_shown(problem['input'])}"
+            if name == "reference" and isinstance(problem["input"], list):
+                messages[name] += "; multi_get takes several documents"
+    return "; ".join(messages.values())
+
+
+def _shown(value: object) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # of a number with thousands of digits
+        return "a number too large to show"
+    cut = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    return repr(cut) if isinstance(value, str) else cut
+
+
+def takes(
+    kind: Callable[P, ParamsT],
+) -> Callable[[Callable[[ParamsT], ResultT]], Callable[P, ResultT]]:
+    """Let a function with one params object be called with the parameters themselves."""
+    return lambda function: _taking(kind, function)
+
+
+def takes_self(
+    kind: Callable[P, ParamsT],
+) -> Callable[[Callable[[SelfT, ParamsT], ResultT]], Callable[Concatenate[SelfT, P], ResultT]]:
+    """Let a method with one params object be called with the parameters themselves."""
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    return lambda method: _taking(kind, method, own)
+
+
+def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check_names(kwargs, parameter_names(kind))
+        return function(*args[: len(own)], kind(*args[len(own) :], **kwargs))
+
+    parameters = [
+        Parameter(
+            one.name,
+            Parameter.POSITIONAL_OR_KEYWORD if one.is_positional else Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.is_required else one.default,
+            annotation=one.type,
+        )
+        for one in param_fields(kind)
+    ]
+    taken = signature(function).replace(parameters=[*own, *parameters])
+    call.__signature__ = taken  # type: ignore[attr-defined]
+    return call
+
+
+def rename_arguments(
+    arguments: Mapping[str, Any], names: Names
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments under their own names, and a note on those with another name.
+
+    Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). An unknown name
+    stays unchanged. Raises :class:`InputError` if one argument is given under two names.
+    """
+    known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
+    known |= {fold_name(name): name for name in names}
+    renamed = {name: value for name, value in arguments.items() if name in names}
+    taken = []
+    for given, value in arguments.items():
+        name = known.get(fold_name(given), given)
+        if given in names or (value is None and name != given):
+            continue
+        if name in renamed and renamed[name] is not None:
+            raise InputError(f"{given} and {name} are the same argument: give one of them")
+        renamed[name] = value
+        if name != given:
+            taken.append(f"{given} was read as {name}")
+    return renamed, [", ".join(taken)] if taken else []
+
+
+def check_names(given: Iterable[str], names: Names) -> None:
+    """Raise :class:`InputError` for an unknown argument name, with the nearest known one."""
+    for name in given:
+        if name not in names:
+            raise InputError(describe_unknown(name, names))
+
+
+def describe_unknown(name: str, names: Names) -> str:
+    """Say that no argument has that name, which is the nearest, and list all."""
+    nearest = nearest_name(name, names)
+    hint = f"; did you mean {nearest}?" if nearest else ";"
+    return f"there is no argument {_shown(name)}{hint} arguments: {', '.join(names) or 'none'}"
+
+
+def nearest_name(name: str, names: Names) -> str | None:
+    """Return the argument with the most similar name or alias, if one is similar."""
+    aliases = {fold_name(alias): own for own, others in names.items() for alias in (own, *others)}
+    near = get_close_matches(fold_name(name[:_MAX_SHOWN]), list(aliases), n=1, cutoff=_ALIKE)
+    return aliases[near[0]] if near else None
+
+
+def fold_name(name: str) -> str:
+    """Return the name without case, hyphens and underscores."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
