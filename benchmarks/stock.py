@@ -1,7 +1,7 @@
 """The stock LlamaIndex stack as a system to measure.
 
 ``QueryFusionRetriever`` over ``BM25Retriever`` and ``QdrantVectorStore`` on a local path, over the
-same passages and vectors: the parts of ``catalog compare --baseline stock``.
+same passages and vectors.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from catalog.evaluation.stock import stock_fusion, stock_vectors
 from given import ASKED_EXACTLY, Given
 from ours import model, sections
 from step import WARM_UP, latency, memory, seconds
 from synthetic import queries
+
+DEPTH = 20  # of each half: deeper, the fusion adds up copies of a passage (decision 8)
 
 
 def build(folder: Path) -> dict[str, float]:
@@ -68,6 +69,37 @@ def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, floa
         BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
 
     return found | {"one file s": seconds(update_one_file)}
+
+
+def stock_vectors(client: Any, model: Any, nodes: Sequence[Any] = ()) -> Any:
+    """Return LlamaIndex's retriever over its Qdrant store, after adding nodes with vectors."""
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.retrievers import VectorIndexRetriever
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+    from catalog.search.embed_model import ResilientEmbedding
+
+    store = QdrantVectorStore("stock", client=client, index_doc_id=False)
+    if added := [node for node in nodes if node.embedding is not None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a local one is not for many passages
+            store.add(added)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=ResilientEmbedding(model))
+    return VectorIndexRetriever(index, similarity_top_k=DEPTH)
+
+
+def stock_fusion(retrievers: list[Any]) -> Any:
+    """Return LlamaIndex's fusion of retrievers by reciprocal ranks."""
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.retrievers import QueryFusionRetriever
+
+    return QueryFusionRetriever(
+        retrievers,
+        llm=MockLLM(),  # never asked; without one the class looks for OpenAI
+        mode="reciprocal_rerank",  # type: ignore[arg-type]  # as their documentation has it
+        num_queries=1,
+        use_async=False,
+    )
 
 
 def _nodes(folder: Path, embedding: Any) -> list[Any]:

@@ -12,13 +12,13 @@ from jsonschema import Draft202012Validator
 from rows import Row, share
 
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.tool_choice import read_prompts, routing_report
 from catalog.interfaces.agents import AGENT_TOOLS, ToolResult, agent_guidance
 from catalog.interfaces.calls import LocalEngine
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 from interfaces.agents.stub_router import StubRouter  # noqa: E402
+from tool_routing import read_prompts, routing_report  # noqa: E402
 
 SEARCH, BROWSE = "search_chunks", "query_catalog"
 SEEDS_SENTENCES = (

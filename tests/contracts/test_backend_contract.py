@@ -66,7 +66,7 @@ def _v1_has_the_same_model(monkeypatch):
 
 @pytest.fixture(
     params=[
-        *("v1", "stock", "v2", "v2:fusion_mode=rrf,rrf_k=7", "lexical", "vector"),
+        *("v1", "v2", "v2:fusion_mode=rrf,rrf_k=7", "lexical", "vector"),
         *("plugged", "file", "run"),
     ]
 )

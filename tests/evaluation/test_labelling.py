@@ -11,8 +11,6 @@ from catalog.core.errors import GoldenSetError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.golden_files import (
-    add_grades,
-    ask_grades,
     changing_golden,
     load_golden,
     next_id,
@@ -28,17 +26,6 @@ def answer(*paths):
 
 def names(pool):
     return [one.path for one in pool]
-
-
-def typed(*answers):
-    """Says these one after the other, and what was asked."""
-    left, asked = list(answers), []
-
-    def ask(passage, number, of):
-        asked.append((passage.path, number, of))
-        return left.pop(0)
-
-    return ask, asked
 
 
 def query(*grades, **fields):
@@ -89,70 +76,6 @@ def test_a_pool_holds_each_unjudged_document_once_and_every_lists_own_first(list
 
 
 # the grades
-
-
-def test_grades_are_asked_one_by_one_with_how_many_there_are():
-    ask, asked = typed("3", " 0 ", "1")
-    grades = ask_grades([RankedHit("a"), RankedHit("b"), RankedHit("c")], ask)
-    assert [(one.path, grade) for one, grade in grades] == [("a", 3), ("b", 0), ("c", 1)]
-    assert asked == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
-
-
-def test_an_empty_answer_skips_and_q_ends_the_query_but_keeps_the_grades():
-    ask, asked = typed("", "2", "Q")
-    grades = ask_grades([RankedHit("a"), RankedHit("b"), RankedHit("c"), RankedHit("d")], ask)
-    assert [(one.path, grade) for one, grade in grades] == [("b", 2)]
-    assert [path for path, _, _ in asked] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("nonsense", ["4", "-1", "yes", "1.5", "33"])
-def test_an_invalid_grade_is_asked_for_again(nonsense):
-    ask, asked = typed(nonsense, nonsense, "2")
-    assert [grade for _, grade in ask_grades([RankedHit("a")], ask)] == [2]
-    assert asked == [("a", 1, 1)] * 3
-
-
-# the query with its grades
-
-
-def test_grades_are_added_to_those_there_are():
-    before = query(("a", 2), difficulty="hard", kind="exact", filters=["tag=ops"], note="mine")
-    after = add_grades(before, [(RankedHit("b"), 0), (RankedHit("c"), 3)])
-    assert after == query(
-        ("a", 2),
-        ("b", 0),
-        ("c", 3),
-        difficulty="hard",
-        kind="exact",
-        filters=["tag=ops"],
-        note="mine",
-    )
-
-
-def test_the_span_of_an_older_label_is_kept():
-    before = GoldenQuery.model_validate(
-        {"id": "q1", "query": "why", "expected": [{"path": "a", "span": "words"}]}
-    )
-    assert add_grades(before, [(RankedHit("b"), 1)]).expected[0] == before.expected[0]
-
-
-def test_a_query_whose_documents_all_graded_zero_is_unanswerable_until_one_answers():
-    unanswerable = add_grades(query(), [(RankedHit("a"), 0)])
-    assert unanswerable.kind == "unanswerable"
-    answered = add_grades(unanswerable, [(RankedHit("b"), 1)])
-    assert (answered.kind, answered.relevant) == (None, {"b": 1})
-
-
-def test_a_query_of_which_nothing_was_judged_is_not_called_unanswerable():
-    assert add_grades(query(), []).kind is None
-
-
-def test_an_answered_query_without_a_kind_stays_without_one():
-    assert add_grades(query(), [(RankedHit("a"), 1)]).kind is None
-    assert add_grades(query(("a", 1)), [(RankedHit("b"), 0)]).kind is None
-
-
-# the file
 
 
 def test_a_file_keeps_its_permissions_and_a_link_still_leads_to_it(tmp_path):
@@ -277,28 +200,15 @@ def add(queries):
     queries.append(query(id="q4"))
 
 
-A, B, C = {"path": "a", "span": "words"}, {"path": "b", "span": [3, 9]}, {"path": "c"}
-
-
-@pytest.mark.parametrize(
-    ("change", "old", "new"),
-    [
-        (relabel(0, note="x"), '"note": ""', '"note": "x"'),
-        (relabel(0, kind="exact"), "} ] }", '} ],  "kind" : "exact" }'),
-        (relabel(0, expected=[A, B, C]), "} ] }", '},  {"path" : "c",  "grade" : 1} ] }'),
-        (relabel(0, expected=[A, B | {"grade": 3}]), '"grade": 1, "path"', '"grade": 3, "path"'),
-        (relabel(0, expected=[A | {"grade": 2}, B]), '"words"}', '"words", "grade": 2}'),
-        (relabel(0, expected=[B]), '{"path": "a", "span": "words"}, ', ""),
-        (relabel(1, kind="exact"), "null", '"exact"'),
-        (relabel(1, expected=()), ', "expected": [{"path": "a", "grade": 1}]', ""),
-        (relabel(2, expected=[C]), '"q3"', '"q3", "expected": [{"path": "c", "grade": 1}]'),
-        (add, '"q3"}', '"q3"}\n{"id": "q4", "query": "why"}\n'),
-        (lambda queries: queries.pop(), '{"query": "who", "id": "q3"}', ""),
-    ],
-)  # fmt: skip
-def test_only_what_changed_is_written_anew(tmp_path, change, old, new):
-    assert old in BY_HAND
-    assert changed(tmp_path, change) == BY_HAND.replace(old, new)
+def test_only_the_line_of_a_changed_question_is_written_anew(tmp_path):
+    _, *others = BY_HAND.split("\n")
+    first, *same = changed(tmp_path, relabel(0, note="x")).split("\n")
+    assert first.startswith("\ufeff{")
+    assert first.endswith("}\r")
+    assert json.loads(first.removeprefix("\ufeff"))["note"] == "x"
+    assert same == others
+    assert changed(tmp_path, add) == BY_HAND + '\n{"id": "q4", "query": "why"}\n'
+    assert changed(tmp_path, lambda queries: queries.pop()) == BY_HAND.removesuffix(others[-1])
 
 
 LABELS = st.lists(

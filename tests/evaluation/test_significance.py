@@ -20,6 +20,7 @@ from catalog.evaluation.significance import (
     mean_interval,
     paired_randomisation,
     paired_test,
+    wilson_interval,
     win_tie_loss,
 )
 
@@ -558,3 +559,12 @@ def test_the_interval_of_a_share_holds_it_has_a_width_and_is_a_share(successes):
     interval = mean_interval(list(map(float, successes)))
     assert 0 <= interval.low <= sum(successes) / len(successes) <= interval.high <= 1
     assert interval.low < interval.high
+
+
+def test_the_interval_is_wilsons():
+    # 8 of 10, z = 2: (.8 + .2) / 1.4 = .714286; 2 * sqrt(.16/10 + 4/400) / 1.4 = .230350
+    low, high = wilson_interval(8, 10, z=2.0)
+    assert (low, high) == pytest.approx((0.483936, 0.944636), abs=1e-6)
+    assert wilson_interval(0, 5)[0] == 0.0
+    assert wilson_interval(5, 5)[1] == 1.0
+    assert wilson_interval(5, 5)[0] == pytest.approx(0.565518, abs=1e-6)

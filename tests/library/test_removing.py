@@ -9,7 +9,6 @@ import pytest
 from llama_index.core.schema import Document
 from sqlalchemy import inspect, select, text
 
-from catalog.answers.risk import RiskBound, find_bound, save_bound
 from catalog.core.errors import InputError, StoreBusyError, UnknownDatasetError
 from catalog.library.health import diagnose
 from catalog.library.indexes import Indexes
@@ -114,21 +113,17 @@ def test_the_name_may_be_given_again_while_another_process_has_the_old_one_open(
 def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
     others = ("notes", "my.notes", "30ac8f2d0cccd51c")
     with open_library(tmp_path / "home") as library:
-        bound = RiskBound(0.5, 0.1, 0.9, 20, 0.8, 0.05)
         library.database.set_meta("calibration:30ac8f2d0cccd51c", "{}")
         for name in ("Notes", *others):
             build(library, tmp_path, name)
-            save_bound(library.database, name, bound)
+            library.database.set_meta(f"answers:{name}", "{}")
         keys = set(meta_keys(library))
         for name in ("Notes", "30ac8f2d0cccd51c"):
             Indexer(library).remove(name)
-            assert find_bound(library.database, name) is None
-        for name in others[:2]:
-            assert find_bound(library.database, name) == bound
         gone = keys - set(meta_keys(library))
         assert gone == {
             f"{kind}:{name}"
-            for kind in ("agreement", "answer_bound")
+            for kind in ("agreement", "answers")
             for name in ("Notes", "30ac8f2d0cccd51c")
         }
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from catalog.answers.risk import find_bound
 from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.get import find_document
@@ -373,11 +372,10 @@ def test_a_damaged_note_on_a_dataset_is_a_typed_error_or_is_not_used(sound, tmp_
         service = SearchServiceV2(library)
         model, rag = library.wanted_model.fingerprint, service.parts.rag
         balance = adaptive._key("d", model, rag)
-        for key in ("agreement:d", f"calibration:{model}", "answer_bound:d", balance):
+        for key in ("agreement:d", f"calibration:{model}", "answers:d", balance):
             library.database.set_meta(key, value)
         for call in (
             lambda: service.search("bread", dataset="d"),
-            lambda: find_bound(library.database, "d"),
             lambda: Indexer(library).update("d"),
         ):
             with suppress(StoreDamagedError):

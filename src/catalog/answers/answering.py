@@ -15,7 +15,6 @@ from catalog.answers.answerable import estimate_answer, read_candidates, why_not
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
 from catalog.answers.listing import answer_listing, read_listing, why_not_counted
-from catalog.answers.risk import bound_in_force
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
 from catalog.core.arguments import takes
@@ -215,20 +214,13 @@ def _write(
     settings = service.parts.settings
     try:
         llm = llm or choose_llm(service.library, params.model, agent.profile)
-        bound, about_bound = bound_in_force(service, params, answer.results.datasets, llm, agent)
         if llm is None:
-            return "; ".join(filter(None, (HOW_TO_CONFIGURE, about_bound)))
+            return HOW_TO_CONFIGURE
         from catalog.answers.writing import write_answer
 
         seconds = settings.llm.timeout_seconds
         writing = write_answer(
-            llm,
-            answer.question,
-            answer.results,
-            settings.answers,
-            seconds,
-            agent=agent,
-            least=0.0 if bound is None else bound.threshold,
+            llm, answer.question, answer.results, settings.answers, seconds, agent=agent
         )
         sources = Sources(answer.results, settings.answers.citations)
         draft = yield from _as_events(writing, sources)
@@ -241,15 +233,14 @@ def _write(
     stages.ran(
         "write", ms, f"{supported} of {count} sentences supported, {draft.passages} passages"
     )
-    notes = [about_bound] if about_bound else []
-    answer = replace(answer, model=llm.name, tokens=draft.tokens, notes=tuple(notes))
+    answer = replace(answer, model=llm.name, tokens=draft.tokens)
     if not supported:
         if not count and not draft.is_cut:
             refused = refuse(service, params, answer.results, MODEL_ABSTAINS, had_passages=True)
             return replace(answer, abstained=refused)
         why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
         return f"{why}; sentences of the documents are shown instead"
-    notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
+    notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += [CUT] if draft.is_cut else []
     sentences = tuple(map(sources.cite, draft.sentences))
     cited = sources.of(sentences)

@@ -57,17 +57,14 @@ def write_answer(
     seconds: float,
     *,
     agent: Agent,
-    least: float = 0.0,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
 
-    The ``agent`` says as whom the model writes. A sentence with a score below ``least`` is
-    unsupported.
-
-    Unsupported ones at the beginning wait for the first that is supported. Raises
-    :class:`LLMError` kinds for a model that fails, whatever it wrote before.
+    The ``agent`` says as whom the model writes. Unsupported ones at the beginning wait for the
+    first that is supported. Raises :class:`LLMError` kinds for a model that fails, whatever it
+    wrote before.
     """
-    writer = CheckedWriter(llm, results.results, settings, seconds, agent, least)
+    writer = CheckedWriter(llm, results.results, settings, seconds, agent)
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -108,8 +105,8 @@ def _showing(
 class CheckedWriter:
     """Ask a model about passages as an agent would, count its tokens, and check what it writes.
 
-    A sentence with a score below ``least`` (0 to 1) is unsupported. ``is_cut``: its last reply was
-    as long as it may be. All its calls together have ``whole`` seconds, ``seconds`` without it.
+    ``is_cut``: its last reply was as long as it may be. All its calls together have ``whole``
+    seconds, ``seconds`` without it.
     """
 
     def __init__(
@@ -119,11 +116,10 @@ class CheckedWriter:
         settings: AnswerSettings,
         seconds: float,
         agent: Agent,
-        least: float = 0.0,
         whole: float | None = None,
     ) -> None:
         self._deadline = monotonic() + (whole or seconds)
-        self._agent, self._least = agent, least
+        self._agent = agent
         self._llm, self._settings, self._seconds = llm, settings, seconds
         self._results = results
         self._given = {result.rank: result for result in results}
@@ -177,16 +173,11 @@ class CheckedWriter:
                     yield self.check(claim)
 
     def check(self, claim: Claim) -> AnswerSentence:
-        """Check a sentence: its passages, a promised bound, and a judge if set."""
+        """Check a sentence: its passages, and a judge if set."""
         sentence = check_claim(claim, self._given)
-        if not sentence.supported:
+        if not (sentence.supported and self._settings.judge and self._is_denied(sentence)):
             return sentence
-        if sentence.score < self._least:
-            reason = f"bound: a score of {sentence.score:.3f}, but {self._least:.3f} is needed"
-        elif self._settings.judge and self._is_denied(sentence):
-            reason = "judge: the language model says that the passages do not support it"
-        else:
-            return sentence
+        reason = "judge: the language model says that the passages do not support it"
         return sentence.model_copy(update={"supported": False, "reasons": (reason,)})
 
     def _is_denied(self, sentence: AnswerSentence) -> bool:

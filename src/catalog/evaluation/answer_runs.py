@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.answers.answering import answer_question, choose_llm
-from catalog.answers.risk import answer_conditions, bound_in_force, model_text
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams
-from catalog.core.settings.loading import flatten
+from catalog.core.settings.loading import default_shaping, flatten
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.answer_metrics import (
     ANSWER_METRICS,
@@ -21,7 +20,7 @@ from catalog.evaluation.answer_metrics import (
     assign_nuggets,
     score_answers,
 )
-from catalog.evaluation.backends import code_digest
+from catalog.evaluation.backends import code_digest, public_settings
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import SHOWN_METRICS, score_run
 from catalog.evaluation.report import render_template, write_page
@@ -36,9 +35,21 @@ from catalog.retrieval.caches import ModelCache
 from catalog.store import llm_cache
 from catalog.store.eval_runs import EvalRun
 from catalog.store.llm_cache import CacheEntry, cache_key
+from catalog.store.manifest import read_dataset_settings
 
 if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
+
+_NO_MATTER = {
+    *("qdrant_url", "qdrant_api_key", "rerank_api_key", "api_key", "provider", "model", "url"),
+    *("query_cache_size", "cache_ttl_seconds", "timeout_seconds", "threads", "roles", "tool"),
+    *("balanced", "premium", "prices", "agents", "citations"),
+}
+"""Settings that change no answer, or are named by the model."""
+_OF_ONE_QUESTION = {
+    *("question", "dataset", "agent", "agent_hint", "role", "model", "docs", "file_type", "name"),
+    *("filters", "after", "before", "strict"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,13 +72,22 @@ class AnswerJob:
         """Return everything that the answers depend on, except documents and questions."""
         agent = read_agent(self.service.parts.settings, self.params.agent)
         params = with_agent(self.params, agent)
-        conditions = answer_conditions(self.service, params, self.dataset, self.llm, agent)
-        bound, _ = bound_in_force(self.service, params, (self.dataset,), self.llm, agent)
+        settings = self.service.parts.settings
+        with self.service.parts.database.read() as connection:
+            made = read_dataset_settings(connection, self.dataset)
+        rag = public_settings(settings.rag_v2, _NO_MATTER)
+        asked = {field.name for field in fields(AskParams)} - _OF_ONE_QUESTION
         return {
             "pipeline": "answers",
-            **conditions,
-            "bound": None if bound is None else bound.threshold,
-            "judge": model_text(self.judge),
+            "model": "none" if self.llm is None else self.llm.identity,
+            "embedding": self.service.library.wanted_model.fingerprint,
+            "agent": agent.model_dump(mode="json"),
+            "asked": {name: getattr(params, name) for name in sorted(asked)},
+            "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
+            "answers": public_settings(settings.answers, _NO_MATTER),
+            "llm": public_settings(settings.llm, _NO_MATTER),
+            "dataset_settings": dict(made.values) if made else {},
+            "judge": "none" if self.judge is None else self.judge.identity,
             "code": code_digest(),
         }
 

@@ -4,7 +4,6 @@ The name of a backend is its *spec*:
 
 ===========================  ======================================================
 ``v1``                       ``catalog.search``
-``stock``                    LlamaIndex's BM25 and Qdrant over the dataset's passages
 ``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, optionally with changed settings
 ``lexical``, ``vector``      one leg of v2 only; settings as above
 ``package.module:function``  any callable, called as ``function(query, …)``, or retriever
@@ -101,12 +100,12 @@ class V2Backend:
     def identity(self) -> dict[str, Any]:
         """Return mode, settings of the search, embedding model and code."""
         settings = self._service.parts.settings
-        rag = _public_settings(settings.rag_v2)
+        rag = public_settings(settings.rag_v2)
         return {
             "pipeline": "v2",
             "mode": self._mode,
             "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
-            "llm": _public_settings(settings.llm),
+            "llm": public_settings(settings.llm),
             "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),
             **({} if self._documents is None else {"documents": list(self._documents)}),
@@ -250,7 +249,7 @@ class CollectionBackend:
         return {
             "collection": self._search.name,
             "address": self._search.address,
-            "settings": _public_settings(self._search.fields),
+            "settings": public_settings(self._search.fields),
             "embedding": self._search.model.encoder.fingerprint,
             "code": code_digest(),
         }
@@ -330,10 +329,6 @@ class Backends:
             return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
-        if spec == "stock":
-            from catalog.evaluation.stock import StockBackend
-
-            return StockBackend(self._library)
         if base == "collection":
             return CollectionBackend(spec, self._library, changes)
         if spec.startswith("run:"):
@@ -353,9 +348,9 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _public_settings(settings: BaseModel) -> dict[str, Any]:
+def public_settings(settings: BaseModel, left_out: set[str] = _SECRETS) -> dict[str, Any]:
     """Return settings without keys; addresses lose user and password."""
-    values = settings.model_dump(mode="json", exclude=_SECRETS)
+    values = settings.model_dump(mode="json", exclude=left_out)
     return {
         name: strip_userinfo(value) if isinstance(value, str) else value
         for name, value in values.items()

@@ -267,7 +267,7 @@ def _warnings(
             f"Only {shares[0]:.0%} ({baseline.name}) and {shares[1]:.0%} ({candidate.name}) "
             "of the first 10 documents are judged; the rest count as wrong, which hides "
             "differences unless each query has one right document. Judge more: "
-            "'catalog golden label'"
+            "'catalog serve', Golden sets"
         )
     if abs(shares[0] - shares[1]) > 0.1:
         less = baseline if shares[0] < shares[1] else candidate

@@ -8,14 +8,13 @@ with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -24,7 +23,7 @@ from catalog.core.arguments import nearest_name
 from catalog.core.errors import GoldenSetError
 from catalog.core.text import counted
 from catalog.core.user_search import RankedHit, Ranking
-from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet, QueryKind
+from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -127,7 +126,7 @@ def changing_golden(path: Path) -> Iterator[list[GoldenQuery]]:
 def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
     """Write all queries; on failure raise :class:`GoldenSetError` and leave the file unchanged.
 
-    What did not change stays as it is written in the file. New queries come last.
+    The line of a query that did not change stays as it is written. New queries come last.
     """
     path = path.resolve() if path.is_symlink() else path
     draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
@@ -157,8 +156,10 @@ def _updated_lines(path: Path, queries: Sequence[GoldenQuery]) -> Iterator[str]:
             continue
         query = next(known)
         if (changed := wanted.pop(query.id, None)) is not None:
-            new = _rewrite(line[start:end], _values(query), _values(changed))
-            yield line[:start] + new + line[end:]
+            if (new := _values(changed)) == _values(query):
+                yield line
+            else:
+                yield line[:start] + json.dumps(new, ensure_ascii=False) + line[end:]
     if wanted and lines and not lines[-1].endswith(("\n", "\r")):
         yield "\n"
     for query in wanted.values():
@@ -174,83 +175,6 @@ def _values(query: GoldenQuery) -> dict[str, Any]:
             {"path": label["path"], "grade": grades[label["path"]], **label} for label in labels
         ]
     return values
-
-
-class _Member(NamedTuple):
-    """A member of a JSON object or list, as written."""
-
-    comma: str  # before it, with blanks; "" for the first
-    key: str
-    start: str  # the key as written, and the colon; "" in a list
-    value: str
-
-
-def _rewrite(written: str, before: Any, after: Any, style: tuple[str, str] = (", ", ": ")) -> str:
-    """Change a JSON text that says ``before`` to say ``after``; equal parts stay as written.
-
-    ``style`` has the comma and the colon for new parts, with their blanks.
-    """
-    if before == after:
-        return written
-    if not type(before) is type(after) is {"{": dict, "[": list}.get(written[0]):
-        return json.dumps(after, ensure_ascii=False, separators=style)
-    opening, members, closing = _split_members(written)
-    if isinstance(before, dict) and len({one.key for one in members}) < len(members):
-        return json.dumps(after, ensure_ascii=False, separators=style)  # a key is there twice
-    pairs: list[tuple[_Member, Any, Any]]  # with the values before and after
-    if isinstance(after, dict):
-        if len(members) > 1:
-            style = members[1].comma, members[0].start.rpartition('"')[2]
-        kept = [one for one in members if one.key in after or one.key not in before]
-        pairs = [(one, before.get(one.key), after.get(one.key)) for one in kept]
-        keys = {one.key for one in members}
-        pairs += [
-            (_Member("", key, json.dumps(key) + style[1], "null"), None, value)
-            for key, value in after.items()
-            if key not in keys and (key not in before or value != before[key])
-        ]
-    else:
-        places = {_path_of(item): place for place, item in enumerate(before)}
-        places |= {repr(item): place for place, item in enumerate(before)}
-        found = [places.get(repr(item), places.get(_path_of(item))) for item in after]
-        pairs = [
-            (_Member("", "", "", "null"), None, item)
-            if place is None
-            else (members[place], before[place], item)
-            for place, item in zip(found, after, strict=True)
-        ]
-    parts = [
-        (one.comma or style[0]) + one.start + _rewrite(one.value, old, new, style)
-        for one, old, new in pairs
-    ]
-    if pairs:
-        parts[0] = parts[0].removeprefix(pairs[0][0].comma or style[0])
-    return opening + "".join(parts) + closing
-
-
-def _path_of(item: Any) -> str | None:
-    return item.get("path") if isinstance(item, dict) else None
-
-
-def _split_members(written: str) -> tuple[str, list[_Member], str]:
-    """Split a JSON object or list as written: the bracket, its members, the other bracket."""
-    decoder, blanks = json.JSONDecoder(), re.compile(r"[\s,:]*")
-
-    def skip(at: int) -> int:
-        return blanks.match(written, at).end()  # type: ignore[union-attr]
-
-    at = first = skip(1)
-    members: list[_Member] = []
-    while written[begin := skip(at)] not in "]}":
-        key, value_at = "", begin
-        if written[0] == "{":
-            key, end = decoder.raw_decode(written, begin)
-            value_at = skip(end)
-        _, end = decoder.raw_decode(written, value_at)
-        start, value = written[begin:value_at], written[value_at:end]
-        members.append(_Member(written[at:begin], key, start, value))
-        at = end
-    return written[:first], members, written[at:]
 
 
 def read_beir(folder: Path, split: str = "test") -> GoldenSet:
@@ -421,7 +345,6 @@ def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
     return "; ".join(parts)
 
 
-GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
 POOL = 10
 
 
@@ -441,40 +364,6 @@ def pool_hits(
                 seen.add(hit.path)
                 pool.append(hit)
     return pool[:limit]
-
-
-def add_grades(
-    query: GoldenQuery, grades: Sequence[tuple[RankedHit, int]], kind: QueryKind | None = None
-) -> GoldenQuery:
-    """Add judgements to a query; set its kind if it had none.
-
-    ``kind`` is for a query that turns out to have an answer. A query without judgements is not
-    called unanswerable.
-    """
-    added = tuple(Expected(path=hit.path, grade=grade) for hit, grade in grades)
-    values = query.model_dump() | {"expected": (*query.expected, *added)}
-    is_answered = any(label.grade > 0 for label in values["expected"])
-    if query.kind is None and values["expected"] and not is_answered:
-        values["kind"] = "unanswerable"
-    elif query.kind in (None, "unanswerable") and is_answered:
-        values["kind"] = kind
-    return GoldenQuery.model_validate(values)
-
-
-def ask_grades(
-    hits: Sequence[RankedHit], ask: Callable[[RankedHit, int, int], str]
-) -> list[tuple[RankedHit, int]]:
-    """Ask for a grade 0 to 3 of each hit; an empty reply skips one, ``q`` ends the query."""
-    grades: list[tuple[RankedHit, int]] = []
-    for number, hit in enumerate(hits, start=1):
-        while (reply := ask(hit, number, len(hits)).strip().casefold()) not in GRADES:
-            if reply in ("", "q"):
-                break
-        if reply == "q":
-            break
-        if reply in GRADES:
-            grades.append((hit, GRADES[reply]))
-    return grades
 
 
 def next_id(queries: Sequence[GoldenQuery]) -> str:

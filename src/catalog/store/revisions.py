@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
-_OF_DATASET = ("agreement:", "answer_bound:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
+_OF_DATASET = ("agreement:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """The guidance tells the tools apart, and a router that reads nothing else chooses by it."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from catalog.evaluation.tool_choice import read_prompts, routing_report
 from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, agent_guidance
 from catalog.interfaces.agents.functions import MAX_GUIDANCE
 from interfaces.agents.stub_router import StubRouter
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+from tool_routing import read_prompts, routing_report
 
 PROMPTS = Path(__file__).parents[3] / "golden_queries" / "tool_routing.jsonl"
 DESCRIPTIONS = {name: AGENT_TOOLS[name].description for name in ("search_chunks", "query_catalog")}

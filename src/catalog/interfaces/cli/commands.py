@@ -33,7 +33,6 @@ GROUPS = {
     "Measure": {
         "compare": "measure:compare",
         "eval": "measure:eval_app",
-        "ablate": "measure:ablate",
         "golden": "golden_sets:app",
         "judge": "judge:app",
         "validate": "golden_sets:validate",

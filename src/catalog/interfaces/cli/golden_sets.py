@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.core.errors import GoldenSetError
 from catalog.core.text import counted
-from catalog.interfaces.cli import INTERRUPTED
 from catalog.interfaces.cli.options import (
     DatasetOption,
     JsonOption,
@@ -22,87 +20,24 @@ from catalog.interfaces.cli.options import (
     require_folder_of,
     store_options,
 )
-from catalog.interfaces.cli.output import RESUMABLE, TerminalProgress, complain, print_json, say
+from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog.answers.risk import RiskBound
     from catalog.core.params import Mode
-    from catalog.core.user_search import RankedHit, Ranking
-    from catalog.evaluation.golden import GoldenQuery, GoldenSet
+    from catalog.evaluation.golden import GoldenSet
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
     from catalog.retrieval.search_parts import SearchParts
     from catalog.retrieval.searcher import Searcher
-    from catalog.store.eval_runs import EvalRun
 
 
 app = typer.Typer(
-    help="Make, check and use labelled queries (golden queries).", no_args_is_help=True
+    help="Check labelled queries (golden queries), and fit searches to them.", no_args_is_help=True
 )
-EXCERPT = 600  # characters of a passage to grade
 NOT_READY = 1  # exit code
 EXAMPLE = "book"  # dataset and preset of the example
-UNOFFERED_KINDS = ("filtered", "unanswerable")  # one needs filters, one follows from grades
-
-
-@app.command("bound")
-def make_bound(
-    context: typer.Context,
-    sentences: Annotated[
-        Path | None,
-        typer.Argument(help="Labelled sentences, written by 'eval answers --sentences'."),
-    ] = None,
-    at_most: Annotated[
-        float, typer.Option(help="Share of the shown sentences that may be unsupported.")
-    ] = 0.05,
-    confidence: Annotated[
-        float, typer.Option(help="Share of all calibrations that must keep the bound.")
-    ] = 0.95,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Forget the dataset's bound; needs no sentences.")
-    ] = False,
-    dataset: DatasetOption = None,
-) -> None:
-    """Find the least score of sentences that answers may show, and keep it.
-
-    'ask' marks or drops sentences below it, until the model, the index or a setting changes.
-
-    Examples:
-        catalog golden bound sentences.jsonl --at-most 0.05
-        catalog golden bound sentences.jsonl --dry-run
-    """
-    from catalog.answers.risk import save_bound
-    from catalog.evaluation.backends import require_run
-    from catalog.evaluation.golden_files import read_rows
-    from catalog.evaluation.sentence_labels import SentenceLabel, bound_from_labels
-
-    if (sentences is None) != undo:
-        raise typer.BadParameter("give the labelled sentences, or --undo", param_hint="SENTENCES")
-    with open_library(context) as library:
-        if sentences is None:
-            name = library.chosen_dataset(dataset)
-            save_bound(library.database, name, None)
-            say(f"no bound holds for the answers of {name}")
-            return
-        rows = read_rows(sentences, SentenceLabel, "sentence")
-        run = require_run(library.database, rows[0].run)
-        bound = bound_from_labels(rows, run, most=at_most, confidence=confidence)
-        if not dry_run:
-            save_bound(library.database, run.dataset, bound)
-    say(*_bound_lines(bound, run, is_kept=not dry_run))
-
-
-def _bound_lines(bound: RiskBound, run: EvalRun, *, is_kept: bool) -> Iterator[str]:
-    from catalog.evaluation.sentence_labels import share_answered
-
-    before, still = share_answered(run, bound.threshold)
-    yield bound.describe()
-    yield f"of the {run.queries} questions of {run.golden}, {still:.0%} still get an answer"
-    yield f"  ({before:.0%} without it), by {run.backend} on {run.dataset}"
-    yield "'catalog golden bound --undo' takes it back" if is_kept else "kept nothing"
 
 
 @app.command("check")
@@ -135,62 +70,6 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command("label")
-def label(
-    context: typer.Context,
-    golden: Annotated[Path, typer.Option("--golden", help="File to add to; created if missing.")],
-    dataset: DatasetOption = None,
-    query: Annotated[
-        list[str] | None,
-        typer.Option("--query", help="A query to label; may be repeated. Default: you are asked."),
-    ] = None,
-    difficulty: Annotated[
-        str | None, typer.Option(help="Difficulty of new queries: easy, medium, hard or fusion.")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Kind of new queries: semantic, exact, metadata or temporal.")
-    ] = None,
-) -> None:
-    """Grade the passages that searches find, 0 to 3, and save them as golden queries.
-
-    Examples:
-        catalog golden label --golden notes.jsonl
-        catalog golden label --golden notes.jsonl --query "rotate keys"
-    """
-    from catalog.evaluation.golden import DIFFICULTIES, KINDS
-    from catalog.evaluation.golden_files import (
-        add_grades,
-        ask_grades,
-        changing_golden,
-        load_golden,
-        pool_hits,
-    )
-
-    offered = [name for name in KINDS if name not in UNOFFERED_KINDS]
-    new_kind = None if kind is None else known_name("--kind", kind, offered)
-    if difficulty is not None:
-        known_name("--difficulty", difficulty, DIFFICULTIES)
-    load_golden(golden)  # a file with mistakes is refused before anybody grades
-    with open_library(context) as library:
-        name = library.chosen_dataset(dataset)
-        library.require_dataset(name)
-        for text in _texts(query):
-            _, golden_query = _find_or_make(load_golden(golden), text, difficulty)
-            judged_paths = [judgement.path for judgement in golden_query.expected]
-            pool = pool_hits(_rankings(library, golden_query, name), judged_paths)
-            say(f"{counted(len(pool), 'document')}. Grade 3 fully, 2 in part, 1 in passing, 0 no")
-            grades = ask_grades(pool, _ask_grade)
-            if pool and not grades:
-                say("Nothing graded, nothing kept")
-                continue
-            with changing_golden(golden) as queries:  # also changed by others meanwhile
-                position, golden_query = _find_or_make(queries, text, difficulty)
-                grades = [pair for pair in grades if pair[0].path not in golden_query.grades]
-                labelled = add_grades(golden_query, grades, new_kind)
-                queries[position:] = [labelled, *queries[position + 1 :]]
-            say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
-
-
 @app.command("calibrate")
 def calibrate(
     context: typer.Context,
@@ -218,7 +97,6 @@ def calibrate(
     from catalog.core.params import MODES
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
-    from catalog.interfaces.cli.output import TerminalProgress
     from catalog.retrieval.searcher import Searcher
 
     known_mode = known_name("--mode", mode, MODES)
@@ -330,57 +208,6 @@ def _fit_answers(
         f"before, {now}: {fit.gain:+.3f} rightly decided (standard error {fit.error:.3f}) on "
         "queries left out"
     )
-
-
-def _texts(queries: list[str] | None) -> Iterator[str]:
-    """Yield the given queries; without any, the ones that the user types."""
-    if queries:
-        yield from map(str.strip, queries)
-        return
-    while text := _prompt("Query (empty: end)").strip():
-        yield text
-
-
-def _prompt(text: str) -> str:
-    """Return the typed text; Ctrl-C and the end of the input end the command as elsewhere."""
-    try:
-        return str(typer.prompt(text, default="", show_default=False))
-    except typer.Abort as error:
-        complain(RESUMABLE)
-        raise typer.Exit(INTERRUPTED) from error
-
-
-def _find_or_make(
-    queries: list[GoldenQuery], text: str, difficulty: str | None
-) -> tuple[int, GoldenQuery]:
-    """Return the position of the query in the list, or where it would stand, and the query."""
-    from pydantic import ValidationError
-
-    from catalog.evaluation.golden import GoldenQuery
-    from catalog.evaluation.golden_files import describe_problems, next_id
-
-    for number, query in enumerate(queries):
-        if query.query == text:
-            return number, query
-    try:
-        values = {"id": next_id(queries), "query": text, "difficulty": difficulty}
-        return len(queries), GoldenQuery.model_validate(values)
-    except ValidationError as error:
-        raise GoldenSetError(f"cannot label {text!r}: {describe_problems(error)}") from error
-
-
-def _rankings(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:
-    from catalog.evaluation.backends import V2_MODES, Backends
-
-    with Backends(library) as backends:
-        return [backends.load(name).search(query, dataset=dataset, top_k=30) for name in V2_MODES]
-
-
-def _ask_grade(passage: RankedHit, number: int, total: int) -> str:
-    say(f"\n[{number}/{total}] {passage.path}  {passage.location}")
-    for line in passage.text[:EXCERPT].splitlines():
-        say(f"    | {line}")
-    return _prompt("Grade")
 
 
 def validate(

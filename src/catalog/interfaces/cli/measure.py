@@ -1,4 +1,4 @@
-"""``catalog compare``, ``eval`` and ``ablate``: searches measured on labelled queries."""
+"""``catalog compare`` and ``eval``: searches and answers measured on labelled queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
     JsonOption,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
-    "v1, stock, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function or a "
+    "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function or a "
     "TREC run file"
 )
 _GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
@@ -72,10 +71,6 @@ def eval_answers(
         str | None, typer.Option(help="Model that checks which nuggets are in the answer.")
     ] = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
-    sentences: Annotated[
-        Path | None,
-        typer.Option(help="File for the sentences to label for 'golden bound'."),
-    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -93,7 +88,6 @@ def eval_answers(
         catalog eval answers --golden notes.jsonl -d notes
         catalog eval answers --golden notes.jsonl --report answers.html
     """
-    from catalog.core.errors import InputError
     from catalog.core.params import MODES, AskParams
     from catalog.evaluation.answer_runs import (
         answer_run_dict,
@@ -105,10 +99,7 @@ def eval_answers(
     from catalog.evaluation.summary import diff_dict, diff_lines
 
     known_mode = known_name("--mode", mode, MODES)
-    if sentences is not None and sentences.exists():
-        raise InputError(f"{sentences} exists, and may have labels: name another file")
     require_folder_of(report)
-    require_folder_of(sentences)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
     queries = read_golden(golden)
     before = None
@@ -116,11 +107,6 @@ def eval_answers(
         other = store_options(context)._replace(preset=against)
         before = _earlier(context, against) or _measure(context, queries, params, judge, other)
     run = _measure(context, queries, params, judge)
-    if sentences is not None:
-        count = _write_sentences(sentences, run, queries)
-        complain(
-            f"{sentences}: {count} sentences; fill in 'supported', then 'catalog golden bound'"
-        )
     if report is not None:
         write_answer_report(run, queries, report)
     difference = None if before is None else diff_runs(before, run)
@@ -153,21 +139,6 @@ def _measure(
         job = make_job(Searcher(library), queries, name, params, judge)
         with TerminalProgress() as progress:
             return run_answers(job, progress=progress, now=time.time)
-
-
-def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
-    """Write the sentences that are shown as supported, and return how many there are."""
-    from catalog.core.errors import InputError
-    from catalog.evaluation.sentence_labels import sentences_to_label, write_sentences
-
-    if run.identity["bound"] is not None:
-        raise InputError(
-            f"run {run.id} was made with a bound, so its sentences cannot make another: run "
-            "'catalog golden bound --undo' first"
-        )
-    rows = sentences_to_label(run, queries)
-    write_sentences(path, rows)
-    return len(rows)
 
 
 def _earlier(context: typer.Context, against: str) -> EvalRun | None:
@@ -287,6 +258,10 @@ def evaluate(
     backend: Annotated[
         list[str] | None, typer.Option("--backend", help=f"{BACKENDS}; may be repeated.")
     ] = None,
+    each_stage: Annotated[
+        bool,
+        typer.Option("--each-stage", help="Change one stage of the search at a time, instead."),
+    ] = False,
     top_k: TopKOption = 100,
     repeats: RepeatsOption = 1,
     reuse: Annotated[
@@ -300,8 +275,8 @@ def evaluate(
     'eval answers' measures answers.
 
     Examples:
-        catalog eval --golden notes.jsonl
         catalog eval --golden notes.jsonl --mode hybrid --backend v2:rerank_enabled=true
+        catalog eval --golden notes.jsonl --each-stage
     """
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.summary import table_dict, table_lines
@@ -310,9 +285,12 @@ def evaluate(
         if any(value not in (None, False) for value in (golden, beir, dataset, json)):
             raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
         return
+    if each_stage and (mode or backend):
+        raise typer.BadParameter("it names the searches itself", param_hint="--each-stage")
     specs = _specs(mode, backend)
     queries = read_queries(golden, beir, split)
     with open_dataset(context, beir, dataset) as (library, name):
+        specs = _stage_specs(library) if each_stage else specs
         records = measure_specs(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
         warnings = find_label_warnings(queries, library.database, name)
     if json:
@@ -339,48 +317,25 @@ def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     return list(dict.fromkeys([*specs, *(backends or ())]))
 
 
-def ablate(
-    context: typer.Context,
-    golden: AnyGoldenOption = None,
-    beir: BeirOption = None,
-    split: SplitOption = "test",
-    dataset: DatasetOption = None,
-    top_k: TopKOption = 30,
-    repeats: RepeatsOption = 1,
-    json: JsonOption = False,
-) -> None:
-    """Measure what each stage of a search is worth.
+def _stage_specs(library: Library) -> list[str]:
+    """Return the search with one stage changed at a time, and last as it is set."""
+    from catalog.core.errors import CatalogError
+    from catalog.retrieval.search_parts import SearchParts
 
-    Hybrid search runs with one stage added or exchanged at a time.
-
-    Examples:
-        catalog ablate --golden notes.jsonl
-        catalog ablate --golden notes.jsonl -k 10 --json
-    """
-    from catalog.evaluation.ablation import (
-        ablation_dict,
-        ablation_lines,
-        available_variants,
-        build_variants,
-        score_variants,
-    )
-    from catalog.evaluation.golden import find_label_warnings
-
-    queries = read_queries(golden, beir, split)
-    with open_dataset(context, beir, dataset) as (library, name):
-        variants, left_out = available_variants(library, build_variants(library.settings))
-        for variant, reason in left_out.items():
-            complain(f"{variant} is left out: {reason}")
-        for warning in find_label_warnings(queries, library.database, name):
-            complain(warning)
-        specs = list(variants.values())
-        runs = run_specs(library, queries, name, specs, top_k, repeats)
-        rows = score_variants(list(variants), runs, queries, allowed_documents(library, name))
-    if json:
-        print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
-        return
-    say(f"{queries.name} on {name}: {counted(len(queries), 'query')}, {top_k} deep")
-    say(*ablation_lines(rows))
+    rag, llm = library.settings.rag_v2, library.settings.llm
+    changes = [f"fusion_mode={mode}" for mode in ("rrf", "relative_score")]
+    changes += [f"chunk_selection={choice}" for choice in ("fused", "keyword")]
+    changes.append(f"router_enabled={not rag.router_enabled}")
+    try:
+        _ = SearchParts(library).reranker
+        changes.append(f"rerank_enabled={not rag.rerank_enabled}")
+    except CatalogError as error:
+        complain(f"reranking is left out: {error}")
+    if llm.provider != "none":
+        changes.append(f"expansion_enabled={not rag.expansion_enabled}")
+    set_now = {f"fusion_mode={rag.fusion_mode}", f"chunk_selection={rag.chunk_selection}"}
+    changed = [f"v2:{one}".lower() for one in changes if one not in set_now]
+    return ["lexical", "vector", *changed, "v2"]
 
 
 def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:

@@ -1,4 +1,4 @@
-"""``catalog ablate`` as a person uses it, with a tiny model and a scripted reranker."""
+"""``catalog eval --each-stage`` as a person uses it, with a tiny model and a scripted reranker."""
 
 import json
 import sys
@@ -66,26 +66,27 @@ def golden(tmp_path):
     return file
 
 
-def test_every_variant_is_a_row_and_the_first_is_what_the_others_are_compared_with(
+MEASURE = ("eval", "--each-stage", "--repeats", "0", "--top-k", "30")
+
+
+def test_each_stage_is_changed_alone_and_compared_with_the_search_as_it_is_set(
     catalog, golden, reranker
 ):
-    code, out, _ = catalog("ablate", "--golden", golden)
+    code, out, _ = catalog(*MEASURE, "--golden", golden)
     assert code == 0
-    head, columns, first, *others = out.splitlines()
+    head, columns, *rows = out.splitlines()
     assert head == "zoo-questions on zoo: 6 queries, 30 deep"
     assert columns.split()[0] == "nDCG@10"
-    assert first.startswith("hybrid ")
-    assert "n = 6" in first
-    assert [line[:26].strip() for line in others] == [
-        "lexical leg alone",
-        "vector leg alone",
-        "fusion rrf",
-        "fusion relative_score",
-        "best chunk by keywords",
-        "+ router",
-        "+ rerank",
+    changed = [row.split(" − ")[1] for row in rows if row.startswith("v2 − ")]
+    assert [one.rpartition(": nDCG")[0] for one in changed] == [
+        "lexical",
+        "vector",
+        "v2:fusion_mode=rrf",
+        "v2:fusion_mode=relative_score",
+        "v2:chunk_selection=keyword",
+        "v2:router_enabled=true",
+        "v2:rerank_enabled=true",
     ]
-    assert all("[" in line for line in others)
 
 
 def test_the_reranker_is_asked_in_its_row_alone_and_its_order_is_measured(
@@ -98,78 +99,50 @@ def test_the_reranker_is_asked_in_its_row_alone_and_its_order_is_measured(
 
     monkeypatch.setenv("IDX_RAG_V2__RERANK_BLEND", "replace")
     reranker(Contrary(0.0))
-    code, out, _ = catalog("ablate", "--golden", golden, "--json", "--repeats", "0")
+    code, out, _ = catalog(*MEASURE, "--golden", golden, "--json")
     assert code == 0
-    means = {row["name"]: row["mean"] for row in json.loads(out)["rows"]}
-    assert means["+ rerank"] == pytest.approx(0.5)  # the last of three read: 1 / log2(4)
-    assert min(mean for name, mean in means.items() if name != "+ rerank") > 0.9
-
-
-def test_as_json_it_is_one_object_and_progress_stays_out_of_it(catalog, golden, reranker):
-    code, out, _ = catalog("ablate", "--golden", golden, "--json", "--top-k", "3", "--repeats", "0")
-    told = json.loads(out)
-    assert code == 0
-    assert (told["golden"], told["dataset"]) == ("zoo-questions", "zoo")
-    assert (told["metric"], told["compared_with"]) == ("nDCG@10", "hybrid")
-    assert len(told["rows"]) == 8
-    first = told["rows"][0]
-    assert (first["mean"], first["failed"], first["latency"]) == (1.0, 0, None)
-    assert (first["test"]["n"], first["test"]["difference"]) == (6, 0.0)
+    means = {run["backend"]: run["metrics"]["nDCG@10"] for run in json.loads(out)["runs"]}
+    assert means.pop("v2:rerank_enabled=true") == pytest.approx(0.5)  # the last of three read
+    assert min(means.values()) > 0.9
 
 
 def test_a_stage_that_fails_is_reported_with_the_number_of_queries(catalog, golden, reranker):
     reranker(ScriptedReranker({}, error=RerankError("no answer")))
-    code, out, _ = catalog("ablate", "--golden", golden)
+    code, out, _ = catalog(*MEASURE, "--golden", golden)
     assert code == 0
-    assert out.splitlines()[-1] == "! + rerank failed on 6 queries, which score 0"
+    assert "! v2:rerank_enabled=true failed on 6 queries, which score 0" in out
     assert out.count("!") == 1
 
 
-def test_with_a_language_model_expansion_has_rows_too(
+def test_with_a_language_model_expansion_is_a_stage_too(
     catalog, golden, reranker, tmp_path, monkeypatch
 ):
     (tmp_path / "own_model.py").write_text(OWN_MODEL)
     source = ScriptedSource("lex: badger camel dingo")
     monkeypatch.setenv("IDX_LLM__PROVIDER", "own_model:model")
     monkeypatch.setattr("catalog.retrieval.expansion.sources.get_source", lambda *_, **__: source)
-    code, out, err = catalog("ablate", "--golden", golden, "--json", "--repeats", "0")
+    code, out, err = catalog(*MEASURE, "--golden", golden, "--json")
     assert code == 0, err
-    rows = json.loads(out)["rows"]
-    assert [row["name"] for row in rows[-2:]] == ["+ expansion", "+ expansion + rerank"]
-    assert [row["failed"] for row in rows] == [0] * 10
+    runs = json.loads(out)["runs"]
+    assert [run["backend"] for run in runs[-2:]] == ["v2:expansion_enabled=true", "v2"]
+    assert [run["failed"] for run in runs] == [0] * 9
     asked = set(source.asked)
     assert asked == {f"where does the {name} live" for name in ANIMALS} | {"warm up"}
 
 
-def test_a_missing_reranker_is_left_out_and_the_other_variants_are_measured(
+def test_a_missing_reranker_is_left_out_and_the_other_stages_are_measured(
     catalog, golden, monkeypatch
 ):
     monkeypatch.setenv("IDX_RAG_V2__RERANK_PROVIDER", "http")
-    code, out, err = catalog("ablate", "--golden", golden)
+    code, out, err = catalog(*MEASURE, "--golden", golden)
     assert code == 0
-    assert "+ router" in out
-    assert "+ rerank" not in out
-    assert "+ rerank is left out" in err
+    assert "v2:router_enabled=true" in out
+    assert "rerank" not in out
+    assert "reranking is left out" in err
     assert "IDX_RAG_V2__RERANK_URL" in err
 
 
-def test_queries_without_answers_alone_are_refused(catalog, tmp_path, reranker):
-    file = tmp_path / "nothing.jsonl"
-    file.write_text('{"id": "q1", "query": "the moon", "kind": "unanswerable"}\n')
-    code, out, err = catalog("ablate", "--golden", file)
-    assert (code, out) == (1, "")
-    assert "no query of the golden set has an answer" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ([], 2, "give either --golden or --beir"),
-        (["--golden", "absent.jsonl"], 1, "cannot read"),
-        (["--golden", "zoo-questions.jsonl", "-d", "nope"], 1, "no dataset 'nope'"),
-    ],
-)
-def test_a_call_that_cannot_work_says_why(catalog, golden, reranker, arguments, code, message):
-    ended, out, err = catalog("ablate", *arguments)
-    assert (ended, out) == (code, "")
-    assert message in err
+def test_it_names_its_searches_itself(catalog, golden):
+    code, _, err = catalog(*MEASURE, "--golden", golden, "--backend", "v1")
+    assert code == 2
+    assert "--each-stage" in err
