@@ -26,7 +26,7 @@ from catalog.evaluation.golden_files import read_golden
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models.packaged import MS_MARCO, locate
-from catalog.retrieval.expansion.lines import ExpansionLine
+from catalog.retrieval.expansion import ExpansionLine
 from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catalog.llm import Message, ReplyPiece
-from catalog.retrieval.expansion.lines import ExpansionLine, parse_lines
-from catalog.retrieval.expansion.sources import PROMPT
+from catalog.retrieval.expansion import PROMPT, ExpansionLine, parse_lines
 from catalog.retrieval.rerank.scoring import sigmoid
 
 

@@ -14,7 +14,7 @@ from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.retrieval.adaptive import DEPTH
-from catalog.retrieval.expansion.expanded import ExpansionPlan, find_reported
+from catalog.retrieval.expanded import ExpansionPlan, find_reported
 from catalog.retrieval.hybrid import fusion_of
 from catalog.retrieval.legs import Question, plan_legs, plan_own_legs, question_about
 from catalog.retrieval.passages import Passage

@@ -24,14 +24,14 @@ from catalog.retrieval.adaptive import (
     balance_of_languages,
 )
 from catalog.retrieval.caches import ModelCache, QueryVectors
-from catalog.retrieval.expansion.expander import Expander
+from catalog.retrieval.expansion import Expander
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
 from catalog.retrieval.rerank import get_reranker
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
     from catalog.llm import LanguageModel
-    from catalog.retrieval.expansion.sources import ExpansionSource
+    from catalog.retrieval.expansion import ExpansionSource
     from catalog.retrieval.rerank import Reranker
     from catalog.retrieval.stages import OnStage
     from catalog.store.filter_sql import DatasetNames
@@ -171,7 +171,7 @@ class SearchParts:
 
     def expander_of(self, llm: LanguageModel) -> Expander:
         """Return the expander that asks this language model; the last one is kept."""
-        from catalog.retrieval.expansion.sources import get_source
+        from catalog.retrieval.expansion import get_source
 
         if self._llm_expander is None or self._llm_expander[0] is not llm:
             source = get_source(self.rag.expansion_source, llm)

@@ -22,8 +22,8 @@ from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
-from catalog.retrieval.expansion.sources import PROMPT, LexVecSource
+from catalog.retrieval.expanded import ExpansionPlan, MakeLegs, find_reported
+from catalog.retrieval.expansion import PROMPT, LexVecSource
 from catalog.retrieval.legs import (
     LegQuery,
     Question,

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.retrieval.expansion.lines import (
-    LONGEST,
+from catalog.retrieval.expansion import (
+    LENGTHS,
+    PROMPT,
     ExpansionLine,
     count_words,
     filter_lines,
     parse_lines,
 )
-from catalog.retrieval.expansion.sources import PROMPT
 from catalog.store.lexical.analysis import Analyzer
 
 ANALYZER = Analyzer()
@@ -124,24 +124,24 @@ def test_good_lines_are_kept_as_they_are():
     [
         ("lex: password renewal", "no query term"),
         ("lex: how do I", "no query term"),  # stop words of the query are none of its tokens
-        ("lex: API  KEYS, rotate!", "echo"),  # the query's own words in another order
-        ("lex: rotating the API key", "echo"),  # … and after stemming
-        ("vec: How do I rotate API-keys?!", "echo"),
-        ("hyde: HOW DO I ROTATE \uff21PI KEYS", "echo"),
+        ("lex: API  KEYS, rotate!", "nothing new"),  # the query's own words in another order
+        ("lex: rotating the API key", "nothing new"),  # … and after stemming
+        ("vec: How do I rotate API-keys?!", "nothing new"),
+        ("hyde: HOW DO I ROTATE \uff21PI KEYS", "nothing new"),
         ("lex: rotate a key", "nothing new"),  # fewer of its words find less
         ("vec: how are keys to be rotated", "nothing new"),
         ("hyde: Rotate the keys, or do not.", "nothing new"),
         ("vec: what is it", "nothing new"),  # stop words alone
-        ("lex: keys " + "a " * 12, "too long"),
-        ("lex: keys " + "a" * 120, "too long"),
-        ("vec: key" + " a" * 40, "too long"),
-        ("vec: keys " + "a" * 300, "too long"),
-        ("hyde: key" + " a" * 200, "too long"),
-        ("hyde: rotate keys every " + "a" * 1500, "too long"),
-        ("vec: rotation", "too short"),
-        ("hyde: Rotate keys monthly.", "too short"),
-        ("lex: ?!", "too short"),
-        ("lex: ", "too short"),
+        ("lex: keys " + "a " * 12, "length"),
+        ("lex: keys " + "a" * 120, "length"),
+        ("vec: key" + " a" * 40, "length"),
+        ("vec: keys " + "a" * 300, "length"),
+        ("hyde: key" + " a" * 200, "length"),
+        ("hyde: rotate keys every " + "a" * 1500, "length"),
+        ("vec: rotation", "length"),
+        ("hyde: Rotate keys monthly.", "length"),
+        ("lex: ?!", "length"),
+        ("lex: ", "length"),
         ("vec: rotate vec: replace", "instructions"),
         ("hyde: first LEX : then the keys", "instructions"),
         ("lex: <keywords> rotate", "instructions"),
@@ -247,7 +247,7 @@ def test_a_kept_line_is_printable_and_on_one_line():
 @given(st.text(max_size=300))
 def test_no_reply_whatever_it_is_breaks_the_reading(reply):
     for one in [*parse_lines(reply), *parse_lines(f"lex: {reply}"), *parse_lines(f"[{reply}]")]:
-        assert one.kind in LONGEST
+        assert one.kind in LENGTHS
         assert one.text.isprintable()
         assert one.text.strip() == one.text != ""
 
@@ -259,7 +259,7 @@ texts = st.text(max_size=200) | st.lists(
 
 @settings(deadline=None)
 @given(
-    st.lists(st.builds(ExpansionLine, st.sampled_from([*LONGEST]), texts), max_size=12),
+    st.lists(st.builds(ExpansionLine, st.sampled_from([*LENGTHS]), texts), max_size=12),
     texts,
     st.integers(0, 4),
     st.integers(0, 4),
@@ -279,7 +279,7 @@ def test_every_kept_line_is_within_the_limits(lines, query, lex_max, vec_max, hy
         assert sum(one.kind == kind for one in kept) <= most
     asked = set(ANALYZER.tokens(query))
     for one in kept:
-        words, characters = LONGEST[one.kind]
+        _, words, characters = LENGTHS[one.kind]
         assert 1 <= count_words(one.text) <= words
         assert len(one.text) <= characters
         assert one.text.isprintable()

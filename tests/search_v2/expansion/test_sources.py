@@ -5,7 +5,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 
 from catalog.llm import ReplyPiece
-from catalog.retrieval.expansion.sources import (
+from catalog.retrieval.expansion import (
     PROMPT,
     ExpansionReply,
     HydeSource,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from catalog.core.errors import CatalogError, LLMError
 from catalog.core.query import SubQuery
-from catalog.retrieval.expansion.expander import Expander
-from catalog.retrieval.expansion.lines import ExpansionLine, describe_dropped
+from catalog.retrieval.expansion import Expander, ExpansionLine, describe_dropped
 from catalog.retrieval.fusion import Leg
 from catalog.retrieval.hybrid import HybridRun, find, report
 from catalog.retrieval.legs import LegQuery, LegRun, Question

@@ -1,0 +1,408 @@
+"""Other words for a query: ask a language model, read its lines, and keep those worth a search.
+
+The examples in the prompt are on subjects that hardly any collection has, so that a reply that
+repeats them is recognised. The query comes last, because models cache the text before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, get_args
+
+from pydantic import BaseModel, Field
+
+from catalog.core.bounded_calls import BoundedCalls
+from catalog.core.errors import CatalogError, LLMError
+from catalog.core.query import SubQueryKind
+from catalog.embedding.encoder import make_fingerprint
+from catalog.llm import LanguageModel, complete
+from catalog.retrieval.caches import ModelCache
+from catalog.store.lexical.analysis import Analyzer
+from catalog.store.llm_cache import CacheEntry, cache_key
+
+if TYPE_CHECKING:
+    from catalog.core.settings import RAGv2Settings
+
+PROMPT_VERSION = 1  # raise it with every change here, so that kept replies are asked for anew
+PROMPT = """\
+Rewrite a search query so that a search engine finds passages that word it differently.
+Write 1 to 3 lines that start with lex: and hold a few key words, names or synonyms,
+1 to 3 lines that start with vec: and hold a rephrased question,
+and at most one line that starts with hyde: and holds one or two sentences of a passage that
+would answer it. Stay with the subject of the query. Write nothing else.
+
+Query: cuckoo clock bellows squeak
+lex: cuckoo clock bellows noise
+lex: cuckoo clock lubrication
+vec: why does a cuckoo clock squeak when the bird calls
+hyde: A squeak of the cuckoo comes from dry bellow hinges. A little graphite silences them.
+
+Query: how often to rosin a hurdy-gurdy wheel
+lex: hurdy-gurdy wheel rosin interval
+vec: when does the wheel of a hurdy-gurdy need fresh rosin
+vec: rosining schedule for hurdy-gurdy players
+
+Query: {query}
+"""
+HYDE_PROMPT = """\
+Please write a passage to answer the question
+Try to include as many key details as possible.
+
+
+{query}
+
+
+Passage:\"\"\"
+"""
+# Least words, most words and most characters of a line. A vec line may be as short as the query.
+LENGTHS: Mapping[SubQueryKind, tuple[int, int, int]] = {
+    "lex": (1, 12, 120),
+    "vec": (2, 40, 300),
+    "hyde": (4, 200, 1500),
+}
+_KINDS: tuple[SubQueryKind, ...] = get_args(SubQueryKind)
+_ABANDONED = 2  # hanging calls; with more, the source is not asked until one of them ends
+_LONGEST_REPLY = 20_000  # characters of a reply that are read
+_TOLD = 80  # characters of a dropped line in a report
+_LEAK_WORDS = 3  # a line of fewer words may stand in the prompt by chance
+_LEAK_RUN = 5  # this many words in a row are no coincidence
+_LINE = re.compile(
+    r"[\W_]{0,12}(?:\d{1,2}[\W_]{1,6})?(lex|vec|hyde)(?:\s?\d{1,2})?[\W_]{0,4}?[:\uff1a](.*)",
+    re.IGNORECASE,
+)
+_QUOTES = dict(zip("\"'`\u201c\u2018\u00ab", "\"'`\u201d\u2019\u00bb", strict=True))
+# Two letters of a script that puts no spaces between words count as a word.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
+)
+_LABEL = re.compile(r"\b(?:lex|vec|hyde)\s*:", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"<[^\W\d_][\w -]{0,40}>")
+_ABOUT_ITSELF = re.compile(
+    r"as an ai|as a language model|i (?:cannot|can['’]t|am sorry|am unable)|i['’]m (?:sorry|unable)"
+    r"|sorry,|here (?:are|is)\b|here['’]s\b|sure\b(?!-)|certainly\b"
+)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpansionLine:
+    """Another thing to search for: words, a question, or a passage that might answer the query."""
+
+    kind: SubQueryKind
+    text: str
+
+
+class ExpansionReply(BaseModel):
+    """Other wordings of a search query."""
+
+    lex: list[str] = Field(description="1 to 3 short lists of key words, names or synonyms.")
+    vec: list[str] = Field(description="1 to 3 rephrased questions.")
+    hyde: str | None = Field(
+        None, description="One or two sentences of a passage that would answer the query."
+    )
+
+
+class ExpansionSource(Protocol):
+    """A source of other words for a query; it may be slow, be wrong, or raise."""
+
+    @property
+    def name(self) -> str:
+        """Return the source's name for explanations."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a name for source, model and prompt; equal ones share cached replies."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """Return the prompt, to recognise replies that repeat it."""
+        ...
+
+    def expand(self, query: str) -> list[ExpansionLine]:
+        """Ask for unchecked lines; raises whatever the model raises."""
+        ...
+
+
+def get_source(kind: Literal["lines", "hyde"], llm: LanguageModel) -> ExpansionSource:
+    """Make the source that the setting ``expansion_source`` names."""
+    return HydeSource(llm) if kind == "hyde" else LexVecSource(llm)
+
+
+class LexVecSource:
+    """Asks a language model for lex, vec and hyde lines; ``prompt`` has a place for ``{query}``.
+
+    A model that takes a schema is asked for it, and again in plain text if that fails; any other
+    reply is read as far as it can be.
+    """
+
+    def __init__(self, llm: LanguageModel, prompt: str = PROMPT) -> None:
+        self._llm, self.name, self.prompt = llm, llm.name, prompt
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a name for source, model and prompt."""
+        return make_fingerprint("lines", self._llm.identity, str(PROMPT_VERSION), self.prompt)
+
+    def expand(self, query: str) -> list[ExpansionLine]:
+        """Ask for lex, vec and hyde lines."""
+        asked = self.prompt.replace("{query}", one_line(query))
+        filled: list[ExpansionLine] = []
+        if getattr(self._llm, "takes_schema", False):
+            try:
+                filled = parse_lines(complete(self._llm, asked, schema=ExpansionReply))
+            except Exception:  # noqa: BLE001 - models fail here in every way; plain text is next
+                filled = []
+        return filled or parse_lines(complete(self._llm, asked))
+
+
+class HydeSource:
+    """Asks for one passage that might answer the query (HyDE, arXiv 2212.10496)."""
+
+    prompt = HYDE_PROMPT
+
+    def __init__(self, llm: LanguageModel) -> None:
+        self._llm, self.name = llm, f"hyde {llm.name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a name for source, model and prompt."""
+        return make_fingerprint("hyde", self._llm.identity, "1", self.prompt)
+
+    def expand(self, query: str) -> list[ExpansionLine]:
+        """Ask for one passage; no line when the model answers nothing."""
+        text = one_line(complete(self._llm, self.prompt.replace("{query}", query)))
+        return [ExpansionLine("hyde", text)] if text else []
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The lines to search, the time in milliseconds, a note, and ``error`` if the source failed."""
+
+    lines: tuple[ExpansionLine, ...]
+    ms: float
+    note: str
+    error: CatalogError | None = None
+
+
+class Expander:
+    """Ask one source for lines within a time limit; safe to share between threads."""
+
+    def __init__(self, source: ExpansionSource, cache: ModelCache, rag: RAGv2Settings) -> None:
+        self._source, self._cache, self._rag = source, cache, rag
+        self._calls = BoundedCalls(_ABANDONED)
+        self._analyzer = Analyzer()
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the source's fingerprint; raise :class:`LLMError` if the source has none."""
+        return self._call(lambda: self._source.fingerprint)
+
+    def expand(self, query: str) -> Expansion:
+        """Return the lines that pass the filters; never raise an error of the source."""
+        started, rag = time.perf_counter(), self._rag
+        try:
+            lines, is_cached = self._lines(query)
+        except CatalogError as error:
+            return Expansion((), (time.perf_counter() - started) * 1000, "", error)
+        usable, dropped = filter_lines(
+            lines,
+            query,
+            analyzer=self._analyzer,
+            lex_max=rag.expansion_lex_max,
+            vec_max=rag.expansion_vec_max,
+            hyde_max=rag.expansion_hyde_max,
+            prompt=self._source.prompt,
+        )
+        notes = [f"{self._source.name}{' (cached)' if is_cached else ''}"]
+        notes.append(", ".join(f"{line.kind}: {line.text}" for line in usable) or "no usable line")
+        note = "; ".join(filter(None, (*notes, describe_dropped(dropped))))
+        return Expansion(tuple(usable), (time.perf_counter() - started) * 1000, note)
+
+    def _lines(self, query: str) -> tuple[list[ExpansionLine], bool]:
+        """Return the source's lines, and whether they come from the cache."""
+        plain = " ".join(unicodedata.normalize("NFKC", query).casefold().split())
+        key = cache_key("expansion", plain, self.identity)
+        if (cached := self._cache.get([key]).get(key)) is not None:
+            return [ExpansionLine(**line) for line in json.loads(cached)], True
+        seconds = self._rag.expansion_timeout_ms / 1000
+        lines = self._call(lambda: self._calls.call(lambda: self._source.expand(query), seconds))
+        if lines:
+            entry = CacheEntry(json.dumps([asdict(line) for line in lines]), None)
+            self._cache.put({key: entry}, model=self.identity)
+        return lines, False
+
+    def _call(self, function: Callable[[], ResultT]) -> ResultT:
+        """Turn whatever the source's code raises, even an exit, into one of our errors."""
+        try:
+            return function()
+        except (CatalogError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            name = type(self._source).__name__
+            raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def one_line(text: str) -> str:
+    """Return the printable text with single spaces, without control and format characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def parse_lines(reply: str) -> list[ExpansionLine]:
+    """Read the lines of a reply in order; skip lines of unknown form, and never raise.
+
+    A line is ``lex:``, ``vec:`` or ``hyde:`` in any case followed by a text. Bullets, numbers, bold
+    marks and quotes are removed. JSON, also inside other text, may be an object with these keys, or
+    a list of objects with ``kind`` and ``text``.
+    """
+    reply = reply[:_LONGEST_REPLY]
+    return _parse_json(reply) or [line for raw in reply.splitlines() for line in _parse_line(raw)]
+
+
+def _parse_line(raw: str) -> Iterator[ExpansionLine]:
+    match = _LINE.match(raw)
+    text = _strip_marks(match[2]) if match else ""
+    if match and text and text[0] not in "[{":  # a fragment of truncated JSON
+        yield ExpansionLine(cast(SubQueryKind, match[1].lower()), text)
+
+
+def _strip_marks(text: str) -> str:
+    """Remove emphasis marks around a text, and quotes if one pair encloses all of it."""
+    text = one_line(text).strip("*_ ")
+    if text.endswith(('",', "',")):
+        text = text[:-1]
+    while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+        if text[0] in text[1:-1] or text[-1] in text[1:-1]:
+            break
+        text = text[1:-1].strip("*_ ")
+    return text
+
+
+def _parse_json(reply: str) -> list[ExpansionLine]:
+    for opening, closing in ("{}", "[]"):
+        start, end = reply.find(opening), reply.rfind(closing)
+        try:
+            value = json.loads(reply[start : end + 1]) if 0 <= start < end else []
+        except (ValueError, RecursionError):
+            continue
+        items = value if isinstance(value, list) else [value]
+        if lines := [line for item in items for line in _parse_item(item)]:
+            return lines
+    return []
+
+
+def _parse_item(item: Any) -> Iterator[ExpansionLine]:
+    if isinstance(item, str):
+        yield from _parse_line(item)
+    if not isinstance(item, Mapping):
+        return
+    texts = {key.strip().lower(): text for key, text in item.items()}
+    kind = texts.get("kind", texts.get("type"))
+    if isinstance(kind, str):
+        texts = {kind.strip().lower(): texts.get("text")}
+    for key, entry in texts.items():
+        for text in entry if isinstance(entry, list) else [entry]:
+            if key in _KINDS and isinstance(text, str) and _strip_marks(text):
+                yield ExpansionLine(key, _strip_marks(text))
+
+
+def filter_lines(
+    lines: Iterable[ExpansionLine],
+    query: str,
+    *,
+    analyzer: Analyzer,
+    lex_max: int,
+    vec_max: int,
+    hyde_max: int,
+    prompt: str,
+) -> tuple[list[ExpansionLine], list[tuple[ExpansionLine, str]]]:
+    """Return the lines to search, and the dropped lines, each with its reason.
+
+    Reasons: ``instructions`` (labels, placeholders, the model talking about itself, a line of 3 or
+    4 words or 5 words in a row that are in ``prompt`` but not in the query), ``length``
+    (:data:`LENGTHS`), ``no query term`` (a lex line without any), ``nothing new`` (only words of
+    the query), ``duplicate`` (also a hyde line equal to a vec line), ``too many``.
+    """
+    asked = frozenset(analyzer.tokens(query))
+    room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
+    kept: list[ExpansionLine] = []
+    dropped: list[tuple[ExpansionLine, str]] = []
+    seen: set[Hashable] = set()
+    for raw in lines:
+        line = ExpansionLine(raw.kind, one_line(raw.text))
+        tokens, plain = frozenset(analyzer.tokens(line.text)), _normalise(line.text)
+        # Lines with the same meaning find the same: as words, or as a text to embed.
+        meaning = ("lex", tokens or plain) if line.kind == "lex" else ("vec", plain)
+        reason = ""
+        if _is_leak(line.text, query, prompt):
+            reason = "instructions"
+        elif not plain or not _has_length(line, query):
+            reason = "length"
+        elif line.kind == "lex" and asked and not asked & tokens:
+            reason = "no query term"
+        elif plain == _normalise(query) or (asked and tokens <= asked):
+            reason = "nothing new"
+        elif meaning in seen:
+            reason = "duplicate"
+        elif room[line.kind] <= 0:
+            reason = "too many"
+        if reason:
+            dropped.append((line, reason))
+            continue
+        seen.add(meaning)
+        room[line.kind] -= 1
+        kept.append(line)
+    return kept, dropped
+
+
+def describe_dropped(lines: Iterable[tuple[ExpansionLine, str]]) -> str:
+    """Return ``dropped: vec "the line" (its reason), …``, long lines cut; "" without any."""
+    shown = ((line, line.text, reason) for line, reason in lines)
+    told = [
+        f'{line.kind} "{text if len(text) <= _TOLD else text[: _TOLD - 1].rstrip() + "…"}" ({why})'
+        for line, text, why in shown
+    ]
+    return f"dropped: {', '.join(told)}" if told else ""
+
+
+def _has_length(line: ExpansionLine, query: str) -> bool:
+    least, most, characters = LENGTHS[line.kind]
+    if line.kind == "vec":
+        least = min(least, max(1, count_words(query)))
+    return least <= count_words(line.text) <= most and len(line.text) <= characters
+
+
+def _is_leak(text: str, query: str, prompt: str) -> bool:
+    """Return whether a line repeats the prompt, or is about the model itself."""
+    folded, own = text.casefold(), query.casefold()
+    placeholders = (match.casefold() for match in _PLACEHOLDER.findall(text))
+    if _LABEL.search(text) or any(match not in own for match in placeholders):
+        return True
+    if _ABOUT_ITSELF.match(folded) and not _ABOUT_ITSELF.match(own):
+        return True
+    words = _normalise(text).split()
+    length = min(len(words), _LEAK_RUN)
+    if length < _LEAK_WORDS:
+        return False
+    told, known = f" {_normalise(prompt)} ", f" {_normalise(query)} "
+    runs = (f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1))
+    return any(run in told and run not in known for run in runs)
+
+
+def _normalise(text: str) -> str:
+    """Return the text in NFKC, case folded, without punctuation, with single spaces."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    plain = (" " if unicodedata.category(char)[0] in "PZC" else char for char in folded)
+    return " ".join("".join(plain).split())
+
+
+def count_words(text: str) -> int:
+    """Count words between spaces; in scripts without spaces two letters count as a word."""
+    return len(text.split()) + len(_UNSPACED.findall(text)) // 2

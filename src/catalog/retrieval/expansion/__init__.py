@@ -1,1 +1,0 @@
-"""Other words for a query: lines from a language model, which lines to keep, and their search."""
