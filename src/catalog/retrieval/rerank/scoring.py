@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from catalog.core.documents import Chunk, find_columns
-from catalog.core.errors import CatalogError, ConfigError, RerankError
+from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
 from catalog.core.tokens import TokenCounter
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from catalog.core.settings import RAGv2Settings
-    from catalog.llm import LanguageModel
     from catalog.retrieval.caches import ModelCache
 
     Spans = npt.NDArray[np.int64]
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 BlendName = Literal["position", "linear", "replace"]
 EXCERPTS_VERSION = "2"  # raise it with every change that lets a model read another part of a text
 SPECIAL_TOKENS = 4  # that models add to a pair: 3 in BERT, 4 in RoBERTa
-_HTTP_SECONDS = 30.0  # without a budget
 # w(n) of ``position``: (last rank, weight), and the weight of all other ranks; see ``blend``.
 _BANDS = ((3, 0.75), (10, 0.60))
 _WEIGHT_BEYOND = 0.40
@@ -90,51 +87,6 @@ class Reranker(Protocol):
     def relevance(self, score: float) -> float:
         """Map a raw score to 0..1; the order stays the same."""
         ...
-
-
-def get_reranker(
-    rag: RAGv2Settings,
-    *,
-    llm: LanguageModel | None = None,
-    llm_seconds: float = 30.0,
-    threads: int | None = None,
-    offline: bool = False,
-) -> Reranker:
-    """Make the reranker set as ``rag.rerank_provider``; its model loads at the first use.
-
-    ``llm_seconds`` and the time budget both limit each request to ``llm``. ``threads`` is for
-    fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
-    :class:`ConfigError` if the provider's language model or address is missing.
-    """
-    name, size = rag.rerank_model, rag.rerank_max_tokens
-    budget_seconds = rag.rerank_budget_ms / 1000
-    if rag.rerank_provider == "llm":
-        if llm is None:
-            raise ConfigError(
-                "the llm reranker needs a language model: set IDX_LLM__PROVIDER, "
-                "or another IDX_RAG_V2__RERANK_PROVIDER"
-            )
-        from catalog.retrieval.rerank.llm import LLMReranker
-
-        seconds = min(llm_seconds, budget_seconds or llm_seconds)
-        return LLMReranker(llm, max_tokens=size, timeout_seconds=seconds)
-    if rag.rerank_provider == "http":
-        if not rag.rerank_url:
-            raise ConfigError("the http reranker needs an address: set IDX_RAG_V2__RERANK_URL")
-        from catalog.retrieval.rerank.http import HttpReranker
-
-        return HttpReranker(
-            rag.rerank_url,
-            model=name,
-            api_key=rag.rerank_api_key,
-            timeout_seconds=budget_seconds or _HTTP_SECONDS,
-            max_tokens=size,
-        )
-    from catalog.retrieval.rerank import cross_encoder
-
-    if rag.rerank_provider == "sentence_transformers":
-        return cross_encoder.SentenceTransformersReranker(name, max_tokens=size, offline=offline)
-    return cross_encoder.FastEmbedReranker(name, max_tokens=size, threads=threads, offline=offline)
 
 
 @dataclass(frozen=True, slots=True)
