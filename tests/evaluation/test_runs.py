@@ -67,6 +67,31 @@ def test_a_labelled_document_that_another_stands_for_counts_at_its_rank(hits, ex
     assert score_run(run, asked).per_query["nDCG@10"]["q1"] == pytest.approx(expected, abs=1e-4)
 
 
+NAMED = ("a/b.md", "box.mbox › 1", "box.mbox › 2", "box.mbox › 2 › plan.pdf")
+BOX = ("box.mbox › 1", "box.mbox › 2", "box.mbox › 2 › plan.pdf")
+
+
+@pytest.mark.parametrize(
+    ("shown", "documents"),
+    [
+        ("./a/b.md", ("a/b.md",)),
+        ("a//b.md", ("a/b.md",)),
+        ("a\\b.md", ("a/b.md",)),
+        ("box.mbox", BOX),
+        ("./box.mbox", BOX),
+        ("box.mbox › 1", BOX[:1]),
+        ("box.mbox › 2", BOX[1:2]),
+        ("else.md", ("else.md",)),
+    ],
+)
+def test_a_hit_has_the_datasets_own_name_and_a_file_stands_for_its_parts(shown, documents):
+    labels = [{"path": path} for path in documents]
+    asked = golden(question(1, expected=labels))
+    backend = TableBackend("theirs", {"q1": [shown]})
+    (run,) = run_backends([backend], asked, dataset="books", documents=NAMED)
+    assert run.documents("q1") == documents
+
+
 def test_all_relevant_documents_of_a_group_are_found():
     asked = golden(question(1, expected=[{"path": "a.md", "grade": 1}, {"path": "b.md"}]))
     hits = [shown_once("x.md", "b.md", "y.md", "a.md")]

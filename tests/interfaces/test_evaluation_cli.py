@@ -28,6 +28,10 @@ def last(query, k):
     right = [f"{{name}}.md" for name in ANIMALS if name in query]
     wrong = [f"{{name}}.md" for name in ANIMALS if name not in query]
     return [*wrong[:8], *right][:k]
+def dotted(query, k):
+    return ["./" + path for path in first(query, k)]
+def foreign(query, k):
+    return ["/other/" + path for path in first(query, k)]
 def none(query):
     return []
 def sometimes(query, k):
@@ -128,6 +132,25 @@ def test_compare_says_first_which_is_better_and_then_why(catalog, golden):
     assert any(line.startswith("hard") and "too few to tell" in line for line in lines)
     assert "Largest wins:" in lines
     assert len(recorded(catalog)) == 2
+
+
+def test_a_path_written_otherwise_is_the_same_document(catalog, golden):
+    code, out, _ = catalog(
+        "compare", "--golden", golden, "--baseline", "own_zoo:dotted",
+        "--candidate", "own_zoo:first", "--json",
+    )  # fmt: skip
+    assert code == 0
+    runs = json.loads(out)["runs"]
+    assert runs["baseline"]["metrics"] == runs["candidate"]["metrics"]
+    assert runs["baseline"]["metrics"]["nDCG@10"] == 1.0
+
+
+def test_a_search_that_names_no_document_of_the_dataset_gets_no_verdict(catalog, golden):
+    code, out, err = catalog(
+        "compare", "--golden", golden, "--baseline", "own_zoo:foreign", "--candidate", "lexical"
+    )
+    assert (code, out) == (1, "")
+    assert "own_zoo:foreign names no document of the dataset: it shows '/other/" in err
 
 
 def test_compare_puts_v1_against_v2_by_default(catalog, golden):

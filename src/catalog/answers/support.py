@@ -156,20 +156,6 @@ def _analyzer(language: str) -> Analyzer:
 _SCOPE = 4  # content words behind a negation that it may be about
 _AROUND = 6  # content words on either side that say which sentence is meant
 _ALIKE = 0.6  # of a sentence's words that another must have to be about the same
-_OPPOSITES = """
-    increase/decrease increase/reduce raise/lower rise/fall grow/shrink gain/lose high/low
-    higher/lower highest/lowest more/less more/fewer most/least greater/smaller greater/less
-    larger/smaller above/below before/after earlier/later always/never all/none enable/disable
-    allow/prevent allow/forbid permit/forbid include/exclude accept/reject true/false
-    positive/negative improve/worsen best/worst better/worse maximum/minimum success/failure
-    succeed/fail required/optional same/different start/stop begin/end open/close first/last
-    present/absent valid/invalid possible/impossible supported/unsupported upper/lower
-    significant/insignificant able/unable likely/unlikely known/unknown safe/unsafe public/private
-    strong/weak old/new add/remove show/hide early/late promote/inhibit activate/inhibit
-    upregulate/downregulate upregulated/downregulated first/second first/third second/third
-    day/week day/month night/week week/month week/year month/year daily/weekly daily/monthly
-    weekly/monthly monthly/yearly
-"""
 
 
 def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
@@ -196,12 +182,10 @@ def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[s
             if is_contrary:
                 yield f"negation: only one of the two denies {word.text!r}"
                 break
-        else:
-            yield from _find_opposite(sentence, content, source)
 
 
 def _nearest(
-    word: TextWord | None, around: Sequence[TextWord], source: AnalysedText
+    word: TextWord, around: Sequence[TextWord], source: AnalysedText
 ) -> list[Sequence[TextWord]]:
     """Return the sentences with the word that share most neighbours; ``[]`` if too few."""
     forms = {one.form for one in around}
@@ -209,7 +193,7 @@ def _nearest(
         (len(forms & its), other)
         for other in source.sentences
         for its in [{one.form for one in other if one.tokens}]
-        if word is None or word.form in its
+        if word.form in its
     ]
     most = max((n for n, _ in others), default=0)
     if most < max(_ALIKE * len(forms), 2):
@@ -246,36 +230,6 @@ def _scope(sentence: Sequence[TextWord], at: int) -> list[TextWord]:
         if len(scope) == _SCOPE or (scope and word.ends_clause):
             break
     return scope or [word for word in sentence[:at] if word.tokens][-1:]
-
-
-def _find_opposite(
-    sentence: Sequence[TextWord], content: Sequence[TextWord], source: AnalysedText
-) -> Iterator[str]:
-    """Name a word whose opposite is in a similar sentence of the passage."""
-    mine = {word.form for word in sentence}
-    for word in sentence:
-        opposites: set[str] = _opposites().get(word.form, set()) - mine
-        if not opposites:
-            continue
-        near = [one for one in content if one is not word]
-        near.sort(key=lambda one: abs(one.start - word.start))
-        nearest = _nearest(None, near[: 2 * _AROUND], source)
-        for other in sorted(opposites) if nearest else ():
-            forms = [{one.form for one in its} for its in nearest]
-            if all(other in its and word.form not in its for its in forms):
-                yield f"negation: {word.text!r}, but the passage says the opposite"
-                return
-
-
-@cache
-def _opposites() -> dict[str, set[str]]:
-    analyzer = Analyzer("english")
-    opposites: dict[str, set[str]] = {}
-    for pair in _OPPOSITES.split():
-        one, other = (min(analyzer.tokens(word), default=word) for word in pair.split("/"))
-        opposites.setdefault(one, set()).add(other)
-        opposites.setdefault(other, set()).add(one)
-    return opposites
 
 
 _LEAST = 30  # words of a stretch

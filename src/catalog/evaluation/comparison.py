@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,6 +90,20 @@ class PipelineComparison:
             for scores in (self.baseline_scores, self.candidate_scores)
         )
         return after - before
+
+
+def require_known_names(run: BackendRun, golden: GoldenSet, documents: Collection[str]) -> None:
+    """Raise :class:`BlindComparisonError` if a run names nothing that the dataset or labels name.
+
+    Such a search is not bad but misread, so there is no verdict.
+    """
+    known = {*documents, *(label.path for query in golden for label in query.expected)}
+    shown = [path for query in golden for path in run.documents(query.id)]
+    if shown and known.isdisjoint(shown):
+        raise BlindComparisonError(
+            f"{run.name} names no document of the dataset: it shows {shown[0]!r}, the dataset has "
+            f"{min(known)!r}; return paths relative to the dataset's folder"
+        )
 
 
 def compare_runs(

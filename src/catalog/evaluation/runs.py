@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catalog.core.errors import InputError
-from catalog.core.user_search import Ranking
+from catalog.core.places import enclosing
+from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.backends import RecordedBackend, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Progress, Silent
@@ -79,14 +81,16 @@ def run_backends(
     progress: Progress | None = None,
     clock: Clock = time.perf_counter,
     allowed: Allowed | None = None,
+    documents: Collection[str] = (),
 ) -> list[BackendRun]:
     """Ask every backend every query, one query at a time.
 
     All queries are asked ``top_k`` deep first, for the metrics, then ``repeats`` times for the
     clock. The backend that is asked first alternates. An exception becomes that query's error and
     never ends the run. ``allowed`` returns the documents that a filtered query may show; other
-    documents are removed. Raises :class:`InputError` for numbers out of range, for no queries, and
-    for a recorded run of other queries.
+    documents are removed. Hits get the names that the dataset has for its ``documents``. Raises
+    :class:`InputError` for numbers out of range, for no queries, and for a recorded run of other
+    queries.
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
@@ -101,6 +105,7 @@ def run_backends(
         backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads the rest
     paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
+    rename = _own_names(documents)
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
     live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
@@ -110,6 +115,8 @@ def run_backends(
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
+                if attempt.answer is not None:
+                    attempt = replace(attempt, answer=rename(attempt.answer))
                 attempt = _count_copies(_cut(attempt, paths.get(query.id)), query)
                 attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
@@ -136,6 +143,27 @@ def _attempt(
     except (Exception, SystemExit) as failure:  # noqa: BLE001 - this query's failure, recorded
         error = f"{type(failure).__name__}: {failure}"
     return _Attempt(answer, (clock() - started) * 1000, error)
+
+
+def _own_names(documents: Collection[str]) -> Callable[[Ranking], Ranking]:
+    """Return a function that gives hits the dataset's names; a file stands for its parts."""
+    names = frozenset(documents)
+    inside: dict[str, list[str]] = {}
+    for path in documents:
+        for outer in enclosing(path):  # "box.mbox", "box.mbox › 3"
+            inside.setdefault(outer, []).append(path)
+
+    def named(hit: RankedHit) -> RankedHit:
+        tidy = map(posixpath.normpath, (hit.path, hit.path.replace("\\", "/")))
+        for name in (hit.path, *tidy):
+            if name in names:
+                return replace(hit, path=name)
+            if name in inside:
+                first, *rest = (replace(hit, path=part, also_in=()) for part in inside[name])
+                return replace(first, also_in=tuple(rest))
+        return hit
+
+    return lambda ranking: replace(ranking, hits=tuple(map(named, ranking.hits)))
 
 
 def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:

@@ -192,7 +192,7 @@ def compare(
         catalog compare --golden notes.jsonl --report report.html
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
     """
-    from catalog.evaluation.comparison import compare_runs
+    from catalog.evaluation.comparison import compare_runs, require_known_names
     from catalog.evaluation.gates import (
         count_false_alarms,
         false_alarm_dict,
@@ -214,6 +214,9 @@ def compare(
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         pair = run_specs(library, queries, name, [baseline, candidate], top_k, repeats)
+        documents = _documents(library, name)
+        for run in pair:
+            require_known_names(run, queries, documents)
         comparison = compare_runs(
             pair[0],
             pair[1],
@@ -417,12 +420,20 @@ def run_specs(
             repeats=repeats,
             progress=progress,
             allowed=allowed_documents(library, dataset),
+            documents=_documents(library, dataset),
         )
     if corpus_digest(library.database, dataset) != corpus:
         raise StoreBusyError(
             f"{dataset!r} changed during the measurement: measure again after updates"
         )
     return runs
+
+
+def _documents(library: Library, dataset: str) -> list[str]:
+    from catalog.store.chunks import list_paths
+
+    with library.database.read() as connection:
+        return list_paths(connection, dataset)
 
 
 def measure_specs(
