@@ -48,9 +48,9 @@ NOTEBOOK = {
     "nbformat_minor": 5,
 }
 TABLES = {  # with the columns that tell when or under which number something was stored
-    "datasets": {"generation", "created_at", "updated_at", "state", "checksum"},
+    "datasets": {"generation", "created_at", "updated_at", "state"},
     "dataset_settings": set(),
-    "documents": {"id", "indexed_at", "checksum"},
+    "documents": {"id", "indexed_at"},
     "revisions": {"document_id"},
     "document_fields": {"document_id"},
     "document_cards": {"document_id"},

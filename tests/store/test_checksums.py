@@ -83,20 +83,6 @@ def test_a_changed_text_is_an_error_for_its_document_alone(database, statement):
     assert other.text == "Bake the bread."
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE document_fields SET text_value = 'z' WHERE document_id = 1 AND field = 'team'",
-        "DELETE FROM document_fields WHERE document_id = 1 AND field = 'team'",
-        "UPDATE documents SET dated = 5.0 WHERE id = 1",
-    ],
-)
-def test_the_digest_covers_what_is_only_filtered_by(database, statement):
-    change(database, statement)
-    with database.read() as connection:
-        assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
-
-
 def test_a_changed_vector_counts_as_missing_and_the_next_write_replaces_it(database):
     vector = np.array([1, 2, 3], dtype=np.float32)
     save = {"fingerprint": "f", "side": "document", "now": NOW}

@@ -217,7 +217,7 @@ def test_documents_published_together_are_stored_as_one_by_one(tmp_path):
     together = stored("together", [old, other])
     assert together == stored("apart", [old], [other])
     assert len(together[3]) == 4
-    assert all(row.checksum for row in (*together[0], *together[1], *together[3]))
+    assert all(row.checksum for row in (*together[1], *together[3]))
     assert [row.revision_id for row in stored("twice", [old, new])[1]] == [new.revision_id]
 
 

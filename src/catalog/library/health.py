@@ -25,9 +25,7 @@ from catalog.library.library import Library
 from catalog.library.names import role_scope, roles_in_force
 from catalog.store import embedding_cache
 from catalog.store.backup import KEPT, find_stale_drafts
-from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
-    count_damaged_rows,
     documents_of_vectors,
     find_damaged_documents,
     find_damaged_vectors,
@@ -44,7 +42,6 @@ from catalog.store.manifest import (
 )
 from catalog.store.phrases import check_full_text
 from catalog.store.revisions import list_removed
-from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
     count_embedded,
@@ -326,9 +323,7 @@ def _check_dataset(library: Library, name: str) -> list[Check]:
     checks: list[tuple[str, Callable[[Library, str], str | None], str, Path]] = [
         ("documents", _documents, reread, folder),
         ("source", _source, build, folder),
-        ("files", _files, reread, folder),
         ("documents of files", _of_files, update, folder),
-        ("cards", _cards, reread, folder),
         ("embedded", _embedded, update, folder),
         ("vectors", _vectors, reread, folder),
         ("lexical index", _lexical_index, update, folder / rag.lexical_engine),
@@ -351,28 +346,6 @@ def _documents(library: Library, name: str) -> None:
 
 def _source(library: Library, name: str) -> None:
     stored_dataset(library, name)
-    with library.database.read() as connection:
-        for table, where in (
-            (datasets, datasets.c.name == name),
-            (dataset_settings, dataset_settings.c.dataset == name),
-        ):
-            if count_damaged_rows(connection, table, where):
-                raise CatalogError(f"the record of the dataset in {table.name} is damaged")
-
-
-def _files(library: Library, name: str) -> None:
-    with library.database.read() as connection:
-        _require_none(count_damaged_rows(connection, manifest, manifest.c.dataset == name))
-
-
-def _cards(library: Library, name: str) -> None:
-    with library.database.read() as connection:
-        _require_none(count_damaged_cards(connection, name))
-
-
-def _require_none(damaged: int) -> None:
-    if damaged:
-        raise CatalogError(f"{damaged} have changed since they were stored")
 
 
 def _of_files(library: Library, name: str) -> str:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import true, update
+from sqlalchemy import update
 from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error
-from catalog.store.checksums import seal_rows
 from catalog.store.database import (
     RESTORE_LOCK,
     Database,
@@ -140,7 +139,6 @@ def _prepare(draft: Path) -> None:
         with database.write() as connection:
             forget_indexes(connection)
             connection.execute(update(datasets).values(state=secrets.token_hex(8)))
-            seal_rows(connection, datasets, true())
     finally:
         database.close()
 

@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, delete, func, insert, select, text
 
-from catalog.store.checksums import row_checksum
 from catalog.store.document_names import Member
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, word_forms
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import (
-    CARD_WEIGHTS,
-    CARDS,
     MAX_TERMS,
     fts_words,
     index_cards,
@@ -108,27 +105,14 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
     cards = [
         {
             "document_id": row["rowid"],
-            "summary": (summary := summaries[row["rowid"]]),
+            "summary": summaries[row["rowid"]],
             "version": CARD_VERSION,
-            "checksum": row_checksum((summary, *row.values())),
         }
         for row in rows
     ]
     connection.execute(insert(document_cards), cards)
     index_cards(connection, rows)
     return len(live)
-
-
-def count_damaged_cards(connection: Connection, dataset: str) -> int:
-    """Count the dataset's current cards whose row or full text changed since it was stored."""
-    card = document_cards.c
-    columns = (card.checksum, card.summary, card.document_id, *(CARDS.c[w] for w in CARD_WEIGHTS))
-    joined = document_cards.join(documents).outerjoin(CARDS, CARDS.c.rowid == card.document_id)
-    query = select(*columns).select_from(joined)
-    rows = connection.execute(
-        query.where(documents.c.dataset == dataset, card.version == CARD_VERSION)
-    )
-    return sum(row_checksum(row[1:]) != row.checksum for row in rows)
 
 
 def ids_without_card(dataset: DatasetNames, *, after: int = 0) -> Select[Any]:

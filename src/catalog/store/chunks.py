@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 
-_KNOWN = (  # columns of the document, covered by its checksum and not by its passages'
+_KNOWN = (  # columns of the document, not covered by its passages' checksum
     documents.c.file,
     documents.c.file_type,
     documents.c.source_type,

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from catalog.store.postgres import PostgresServer
 
 T = TypeVar("T")
-SCHEMA = "4"
-_UPGRADED = (None, "2", "3")  # None: an empty database; 2: without a note of its version
+SCHEMA = "5"
+_UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
 INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexes are checked by
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"

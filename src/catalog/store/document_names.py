@@ -32,7 +32,6 @@ from sqlalchemy import (
 from catalog.core.dates import to_timestamp
 from catalog.core.documents import Chunk, MetadataScalar, MetadataValue, listed
 from catalog.core.filters import DATE_FIELDS, comparable_number, value_kind
-from catalog.store.checksums import seal_all
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.schema import document_fields, documents
@@ -363,7 +362,6 @@ def set_file_dates(
         at = document_date([dict(row) for row in own.mappings()], has_own=False)
         connection.execute(update(documents).where(documents.c.id == number).values(dated=at))
     if changed:
-        seal_all(connection, list(changed))
         change_stamp(connection, dataset, now)
 
 

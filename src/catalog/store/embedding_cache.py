@@ -28,14 +28,13 @@ from sqlalchemy import (
     insert,
     or_,
     select,
-    true,
     update,
 )
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings.loading import find_presets, load_preset
-from catalog.store.checksums import is_whole_vector, seal_again, seal_rows, vector_checksum
+from catalog.store.checksums import is_whole_vector, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.engine_types import Restriction, change_stamp
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound
@@ -291,8 +290,6 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         forget_indexes(connection)
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))
-        seal_rows(connection, datasets, true())
-        seal_again(connection)  # digests cover the windows
         set_meta(connection, _MODEL, json.dumps(asdict(model)))
 
 

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, and_, bindparam, func, select, true, update
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import ALL, Scope
-from catalog.store.checksums import seal_rows
 from catalog.store.filter_sql import (
     DatasetNames,
     among,
@@ -308,4 +307,3 @@ def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool
         "state": " ".join(words[:_REMEMBERED]),
     }
     connection.execute(update(datasets).where(is_it).values(changed))
-    seal_rows(connection, datasets, is_it)

@@ -15,16 +15,12 @@ from typing import Literal
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
-from catalog.store.checksums import row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
-from catalog.store.sql_forms import as_bytes, labelled_bytes
+from catalog.store.sql_forms import as_bytes
 
 Kind = Literal["expansion", "rerank", "answer"]
 KINDS: tuple[Kind, ...] = ("expansion", "rerank", "answer")
-_SEALED = tuple(  # as bytes: damaged ones may not be valid text
-    labelled_bytes(llm_cache.c[name]) for name in ("key", "kind", "model", "value", "text_hash")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +59,11 @@ def cache_key(*parts: str) -> str:
 def load(
     connection: Connection, keys: Iterable[str], *, after: float
 ) -> dict[str, tuple[str, float]]:
-    """Return undamaged values created after that time, by key, with their time of creation."""
-    query = select(*_SEALED, llm_cache.c.checksum, llm_cache.c.created_at)
-    rows = connection.execute(
-        query.where(among(llm_cache.c.key, keys), llm_cache.c.created_at > after)
-    )
-    return {
-        row.key.decode(): (row.value.decode(), row.created_at)
-        for row in rows
-        if row_checksum(row[: len(_SEALED)]) == row.checksum
-    }
+    """Return values created after that time, by key, with their time of creation."""
+    entry = llm_cache.c
+    query = select(entry.key, entry.value, entry.created_at)
+    rows = connection.execute(query.where(among(entry.key, keys), entry.created_at > after))
+    return {row.key: (row.value, row.created_at) for row in rows}
 
 
 def save(
@@ -87,7 +78,6 @@ def save(
             "model": model,
             "value": entry.value,
             "text_hash": entry.text_hash,
-            "checksum": _checksum(key, kind, model, entry.value, entry.text_hash),
             "created_at": now,
             "hits": 0,
         }
@@ -95,22 +85,6 @@ def save(
     ]
     if rows:
         connection.execute(insert(llm_cache), rows)
-
-
-def _checksum(*values: str | None) -> int:
-    return row_checksum(None if value is None else value.encode() for value in values)
-
-
-def find_damaged(connection: Connection) -> list[bytes]:
-    """Return the keys, as bytes, of answers that changed since they were stored."""
-    rows = connection.execute(select(*_SEALED, llm_cache.c.checksum))
-    return [row.key for row in rows if row_checksum(row[:-1]) != row.checksum]
-
-
-def drop_damaged(connection: Connection) -> None:
-    """Drop the answers that changed since they were stored."""
-    damaged = _SEALED[0].in_(find_damaged(connection))
-    connection.execute(delete(llm_cache).where(damaged))
 
 
 def count_hits(connection: Connection, keys: Iterable[str]) -> None:

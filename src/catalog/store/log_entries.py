@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, true
 
+from catalog.core.ids import sha256_hex
 from catalog.core.text import compose, storable
-from catalog.store.checksums import row_checksum, seal_rows
-from catalog.store.database import read_meta, set_meta
 from catalog.store.schema import query_log
 
-_KEY = "log_key"
 _HASH_DIGITS = 32
 _DROPPED_AT_ONCE = 200  # entries of either kind, with each write
 _JSON = ("datasets", "passages", "stages", "errors")
@@ -59,18 +54,10 @@ class LogEntry:
     id: int = 0
 
 
-def hash_query(connection: Connection, query: str) -> str:
-    """Return 32 hex digits, equal for queries that differ only in case and white space.
-
-    The hash is HMAC-SHA-256 with a random key of the store. So hashes differ between stores, and
-    nobody can test guesses without the store.
-    """
-    if (key := read_meta(connection, _KEY)) is None:
-        set_meta(connection, _KEY, key := secrets.token_hex(32))
+def hash_query(query: str) -> str:
+    """Return 32 hex digits, equal for queries that differ only in case and white space."""
     words = " ".join(compose(query).casefold().split())
-    return hmac.new(bytes.fromhex(key), storable(words).encode(), hashlib.sha256).hexdigest()[
-        :_HASH_DIGITS
-    ]
+    return sha256_hex(storable(words))[:_HASH_DIGITS]
 
 
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:
@@ -79,12 +66,11 @@ def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_tex
         query = entry.query or ""
         values = asdict(entry) | {
             "query": storable(query) if keep_text else None,
-            "query_hash": hash_query(connection, query),
+            "query_hash": hash_query(query),
         }
         del values["id"]
         values |= {name: json.dumps(values[name]) for name in _JSON}
-        key = connection.execute(insert(query_log).values(values)).inserted_primary_key
-        seal_rows(connection, query_log, query_log.c.id == (key[0] if key else 0))
+        connection.execute(insert(query_log).values(values))
 
 
 def drop_old_entries(connection: Connection, *, before: float, at_most: int) -> int:
@@ -109,16 +95,16 @@ def drop_old_entries(connection: Connection, *, before: float, at_most: int) -> 
 def read_entries(
     connection: Connection, *, since: float = 0.0, limit: int | None = None
 ) -> Iterator[LogEntry]:
-    """Yield the undamaged entries since that time, newest first."""
+    """Yield the entries since that time, newest first."""
     query = select(query_log).where(query_log.c.asked_at >= since)
     order = query.order_by(query_log.c.asked_at.desc(), query_log.c.id.desc())
-    return _whole(connection.execute(order.limit(limit)).all())
+    return map(_entry, connection.execute(order.limit(limit)).all())
 
 
 def find_entry(connection: Connection, number: int) -> LogEntry | None:
-    """Return the entry of that number, ``None`` if it is missing or damaged."""
-    query = select(query_log).where(query_log.c.id == number)
-    return next(_whole(connection.execute(query).all()), None)
+    """Return the entry of that number, ``None`` if it is missing."""
+    row = connection.execute(select(query_log).where(query_log.c.id == number)).first()
+    return None if row is None else _entry(row)
 
 
 def clear_entries(connection: Connection, *, before: float | None = None) -> int:
@@ -127,15 +113,8 @@ def clear_entries(connection: Connection, *, before: float | None = None) -> int
     return connection.execute(delete(query_log).where(wanted)).rowcount
 
 
-def _whole(rows: Sequence[Row[Any]]) -> Iterator[LogEntry]:
-    for row in rows:
-        if row_checksum(row[:-1]) == row.checksum:
-            yield _entry(row)
-
-
 def _entry(row: Row[Any]) -> LogEntry:
     values = dict(row._mapping)
-    del values["checksum"]
     for name in _JSON:
         values[name] = tuple(
             tuple(item) if isinstance(item, list) else item for item in json.loads(values[name])

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, true, update
 
 from catalog.core.documents import part_label
-from catalog.store.checksums import row_checksum, seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.recordings import read_originals
 from catalog.store.schema import chunks, dataset_settings, documents, manifest
@@ -70,8 +69,6 @@ def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
     names = ManifestEntry.__dataclass_fields__
     rows = [{name: getattr(entry, name) for name in names} for entry in noted]
     connection.execute(insert(manifest), [row | {"dataset": dataset} for row in rows])
-    of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
-    seal_rows(connection, manifest, of_these)
 
 
 def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -> set[str]:
@@ -81,7 +78,6 @@ def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -
     of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
     new = set(files) - set(connection.scalars(select(manifest.c.file).where(of_these)))
     connection.execute(update(manifest).where(of_these).values(state="partial"))
-    seal_rows(connection, manifest, of_these)
     entries = (ManifestEntry(file, 0, 0, "", "partial", None, 0.0) for file in sorted(new))
     record(connection, dataset, *entries)
     return new
@@ -270,11 +266,12 @@ class DatasetSettings:
 def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettings | None:
     """Return the settings of the dataset, ``None`` if they are missing or damaged."""
     table = dataset_settings.c
-    query = select(table.dataset, table.preset, table.settings, table.checksum)
-    row = connection.execute(query.where(table.dataset == dataset)).one_or_none()
-    if row is None or row_checksum(row[:-1]) != row.checksum:
+    query = select(table.preset, table.settings).where(table.dataset == dataset)
+    row = connection.execute(query).one_or_none()
+    try:
+        return None if row is None else DatasetSettings(row.preset, json.loads(row.settings))
+    except ValueError:
         return None
-    return DatasetSettings(row.preset, json.loads(row.settings))
 
 
 def note_dataset_settings(connection: Connection, dataset: str, settings: DatasetSettings) -> None:
@@ -284,7 +281,6 @@ def note_dataset_settings(connection: Connection, dataset: str, settings: Datase
     text = json.dumps(dict(settings.values), sort_keys=True)
     row = {"dataset": dataset, "preset": settings.preset, "settings": text}
     connection.execute(insert(dataset_settings).values(row))
-    seal_rows(connection, dataset_settings, is_it)
 
 
 def count_pipelines(connection: Connection, dataset: str) -> Counter[str]:

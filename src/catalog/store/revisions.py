@@ -25,8 +25,8 @@ from catalog.store import embedding_cache, llm_cache
 from catalog.store.checksums import (
     find_damaged_documents,
     find_damaged_vectors,
-    seal_all,
-    seal_rows,
+    passage_checksum,
+    text_checksum,
 )
 from catalog.store.chunks import write_headings
 from catalog.store.database import INDEX_TOKENS, read_meta, set_meta
@@ -113,7 +113,6 @@ def ensure_dataset(connection: Connection, name: str, now: float) -> None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
         forget_removal(connection, name)
-        seal_rows(connection, datasets, datasets.c.name == name)
 
 
 def set_source(
@@ -122,7 +121,6 @@ def set_source(
     """Record the dataset's folder and file patterns, for later updates."""
     source = {"root": root, "include": json.dumps(include), "exclude": json.dumps(exclude)}
     connection.execute(update(datasets).where(datasets.c.name == name).values(source))
-    seal_rows(connection, datasets, datasets.c.name == name)
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
@@ -147,13 +145,12 @@ def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: f
         paths = [revision.document.path for revision in new if revision.dataset == dataset]
         remove_documents(connection, dataset, paths, now)
     numbered = list(enumerate(new, start=1 + last_number(connection, documents)))
-    _insert_documents(connection, numbered, now)
+    rows = _insert_documents(connection, numbered, now)
     for fingerprint in sorted({revision.embedded_by for revision in new}):
         vectors = [it.vectors for it in new if it.embedded_by == fingerprint]
         merged = {key: vector for each in vectors for key, vector in each.items()}
         embedding_cache.save(connection, merged, fingerprint=fingerprint, side="document", now=now)
-    _insert_chunks(connection, numbered)
-    seal_all(connection, [number for number, _ in numbered])
+    _insert_chunks(connection, numbered, rows)
     for dataset in datasets_changed:
         of_it = [number for number, revision in numbered if revision.dataset == dataset]
         note_waiting(connection, dataset, of_it)
@@ -196,19 +193,26 @@ def _note_deletions(connection: Connection, dataset: str, document_ids: list[int
 
 def _insert_documents(
     connection: Connection, numbered: Sequence[tuple[int, NewRevision]], now: float
-) -> None:
+) -> dict[int, dict[str, Any]]:
+    """Insert the documents and return their rows by number."""
     rows, fields = [], []
     for number, revision in numbered:
         values = _fields(revision)
         rows.append(_document_row(revision, values, now) | {"id": number})
         fields += [row | {"document_id": number} for row in values]
     texts = [
-        {"document_id": number, "revision_id": it.revision_id, "text": it.document.text}
-        for number, it in numbered
+        {
+            "document_id": number,
+            "revision_id": it.revision_id,
+            "text": it.document.text,
+            "checksum": text_checksum(row, it.document.text),
+        }
+        for (number, it), row in zip(numbered, rows, strict=True)
     ]
     for target, new in ((documents, rows), (revisions, texts), (document_fields, fields)):
         _insert_all(connection, target, new)
     note_numbers(connection, documents, [number for number, _ in numbered])
+    return {row["id"]: row for row in rows}
 
 
 def revision_date(revision: NewRevision) -> float | None:
@@ -265,7 +269,11 @@ def _fields(revision: NewRevision) -> list[dict[str, Any]]:
     return field_rows(fields)
 
 
-def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevision]]) -> None:
+def _insert_chunks(
+    connection: Connection,
+    numbered: Sequence[tuple[int, NewRevision]],
+    of_documents: Mapping[int, Mapping[str, Any]],
+) -> None:
     cut = [
         (number, revision, position, chunk)
         for number, revision in numbered
@@ -281,7 +289,8 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
     rows, sections, windows, upserts = [], [], [], []
     first = 1 + last_number(connection, chunks)
     for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
-        rows.append(_chunk_row(revision, number, seq, position, chunk))
+        row = _chunk_row(revision, number, seq, position, chunk)
+        rows.append(row | {"checksum": passage_checksum(row, of_documents[number])})
         headings = dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
         sections += [{"seq": seq, "heading": heading} for heading in headings]
         windows += [
@@ -322,8 +331,8 @@ def _chunk_row(
         "page": span.locator.page,
         "line_start": span.locator.line_start,
         "line_end": span.locator.line_end,
-        "time_start": span.locator.time_start,
-        "time_end": span.locator.time_end,
+        "time_start": _float_or_null(span.locator.time_start),
+        "time_end": _float_or_null(span.locator.time_end),
         "title": document.title,
         "headings": write_headings(span.heading_path, span.context),
         "text": text,
@@ -335,6 +344,10 @@ def _chunk_row(
         "places": _json_or_null(span.places.to_dict()),
         "own_metadata": _json_or_null(span.metadata),
     }
+
+
+def _float_or_null(seconds: float | None) -> float | None:
+    return None if seconds is None else float(seconds)  # as it is read, for its checksum
 
 
 def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str | None:
@@ -351,14 +364,13 @@ def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]
 def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     """Remove rows that changed since they were stored, so that they can be made again from files.
 
-    These are the dataset's damaged documents (their number is returned), all damaged vectors and
-    cached answers, documents of no dataset, and all cards. Passages of other datasets that lose a
+    These are the dataset's damaged documents (their number is returned), all damaged vectors,
+    documents of no dataset, and all cards. Passages of other datasets that lose a
     vector are noted as waiting.
     """
     rebuild_full_text(connection)  # a damaged index would prevent that rows are deleted
     for derived in (document_cards, CARDS):
         connection.execute(delete(derived))
-    llm_cache.drop_damaged(connection)
     connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
     document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
     remove_numbered(connection, dataset, document_ids, now)

@@ -51,7 +51,6 @@ datasets = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("state", String, nullable=False, default=""),  # new with every change or restore
-    Column("checksum", Integer),  # of the row: see store.checksums
 )
 
 dataset_settings = Table(
@@ -60,7 +59,6 @@ dataset_settings = Table(
     Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
     Column("preset", String),  # its name; NULL: none
     Column("settings", Text, nullable=False),  # JSON object: those that shape passages, by name
-    Column("checksum", Integer),  # of the row: see store.checksums
 )
 
 documents = Table(
@@ -82,7 +80,6 @@ documents = Table(
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
     Column("dated", Float),  # seconds from 1970: see store.document_names; NULL: no date
-    Column("checksum", String),  # of all rows of the document: see store.checksums
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),
     Index("documents_file", "dataset", "file"),
@@ -139,7 +136,6 @@ document_cards = Table(
     ),
     Column("summary", Text, nullable=False),
     Column("version", Integer, nullable=False),  # of the code that made the card
-    Column("checksum", Integer),  # of the card and its row of the full text: see store.cards
 )
 
 chunks = Table(
@@ -227,7 +223,6 @@ manifest = Table(
     Column("ctime_ns", Integer),
     Column("inode", Integer),
     Column("digest", String),  # hash of its bytes, hexadecimal; NULL: it was not read
-    Column("checksum", Integer),  # of the row: see store.checksums
 )
 
 outbox = Table(
@@ -270,7 +265,6 @@ llm_cache = Table(
     Column("kind", String, nullable=False),  # expansion, rerank or answer
     Column("model", Text, nullable=False),  # which model and version of the prompt
     Column("value", Text, nullable=False),  # JSON
-    Column("checksum", Integer),  # of key, kind, model, value and text: see store.llm_cache
     Column("text_hash", String),  # as chunks.text_hash: the passage scored; rerank only
     Column("created_at", Float, nullable=False),
     Column("hits", Integer, nullable=False, default=0),
@@ -303,7 +297,6 @@ query_log = Table(
     Column("cost", Float),  # by the prices of the settings; NULL: unknown
     Column("stages", Text, nullable=False),  # JSON list of [name, status, milliseconds]
     Column("errors", Text, nullable=False),  # JSON list of classes, with their stage if in one
-    Column("checksum", Integer),  # of the row: see store.checksums
     Index("query_log_asked", "asked_at"),
     sqlite_autoincrement=True,
 )
