@@ -22,9 +22,10 @@ import numpy as np
 from catalog.core.filters import parse_filters
 from catalog.core.settings import load_settings
 from catalog.library.library import Library
+from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors import VECTOR_ENGINES
-from catalog.store.vectors.base import VectorEngine
+from catalog.store.vectors.base import VectorEngine, nearest
 from ours import model
 from synthetic import queries
 
@@ -46,24 +47,28 @@ def main() -> None:
             filled, _ = _cpu(engine.rebuild)
             for label, asked in FILTERS.items():
                 restriction = Restriction(DATASET, filter=parse_filters(asked))
-                times, share = _measure(engine, exact, vectors, restriction)
+                times, share = _measure(library.database, engine, exact, vectors, restriction)
                 p50, p95 = np.percentile(times, [50, 95])
                 row = f"{name + label:24}{filled:8.1f}{p50:8.1f}{p95:8.1f}{share:11.3f}"
                 print(row, flush=True)
 
 
 def _measure(
-    engine: VectorEngine, exact: VectorEngine, vectors: list[Any], restriction: Restriction
+    database: Database,
+    engine: VectorEngine,
+    exact: VectorEngine,
+    vectors: list[Any],
+    restriction: Restriction,
 ) -> tuple[list[float], float]:
     """Return milliseconds of each search, and the mean recall@10."""
-    engine.search(vectors[0], DEPTH, restriction)  # warm
+    nearest(engine, database, vectors[0], DEPTH, restriction)  # warm
     times, shares = [], []
     for vector in vectors:
-        taken, hits = _cpu(partial(engine.search, vector, DEPTH, restriction))
+        taken, hits = _cpu(partial(nearest, engine, database, vector, DEPTH, restriction))
         times.append(taken * 1000)
-        nearest = {hit.seq for hit in exact.search(vector, 10, restriction)}
+        wanted = {hit.seq for hit in nearest(exact, database, vector, 10, restriction)}
         found = {hit.seq for hit in hits[:10]}
-        shares.append(len(found & nearest) / max(1, len(nearest)))
+        shares.append(len(found & wanted) / max(1, len(wanted)))
     return times, float(np.mean(shares))
 
 

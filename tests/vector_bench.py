@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import postgres
-from catalog.store.database import Database
+from catalog.core.settings import QdrantSettings, RAGv2Settings
+from catalog.store.database import Database, EngineSetup
 from catalog.store.vectors.base import VectorEngine
-from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.flat import FlatEngine
+from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from catalog.testing.vectors import (
     DATASET,
     DIM,
@@ -73,7 +74,7 @@ class Bench(Desk):
 
     def __init__(self, folder: Path, kind: str, server_url: str | None = None) -> None:
         self.kind, self.client = kind, None
-        super().__init__(folder, self._make, derives=not kind.startswith("flat"))
+        super().__init__(folder, self.make)
         if kind in ("qdrant-server", "qdrant-memory"):
             from qdrant_client import QdrantClient
 
@@ -81,28 +82,28 @@ class Bench(Desk):
             made = QdrantClient(**({"url": server_url} if remote else {"location": ":memory:"}))
             self.client: Any = made if remote else OneAtATime(made)
 
-    def _make(self, database: Database, dataset: str, folder: Path) -> VectorEngine:
+    def make(
+        self, database: Database, dataset: str, folder: Path, fingerprint: str = FINGERPRINT
+    ) -> VectorEngine:
+        prefix = f"test_{abs(hash(self.folder))}_"
+        rag = RAGv2Settings(qdrant=QdrantSettings(collection_prefix=prefix))
+        setup = EngineSetup(database, dataset, folder, rag, DIM, fingerprint)
         if self.kind in ("flat", "flat-postgres"):
-            return FlatEngine(database, dataset, folder, DIM, FINGERPRINT)
+            return FlatEngine(setup)
         if self.kind == "qdrant-edge":
-            return EdgeEngine(database, dataset, folder, DIM, FINGERPRINT)
+            return QdrantEdgeEngine(setup)
         if self.kind == "sqlite-vec":
             from catalog.store.vectors.sqlite_vec import SqliteVecEngine
 
-            return SqliteVecEngine(database, dataset, folder, DIM, FINGERPRINT)
-        from catalog.store.vectors.server import ServerEngine
+            return SqliteVecEngine(setup)
+        from catalog.store.vectors.qdrant import QdrantServerEngine
 
-        prefix = f"test_{abs(hash(self.folder))}_"
-        return ServerEngine(
-            database, dataset, self.client, prefix, DIM, FINGERPRINT, sleep=lambda _s: None
-        )
+        return QdrantServerEngine(setup, self.client, sleep=lambda _s: None)
 
     def close(self) -> None:
         if self.kind == "qdrant-server":
             for engine in self.opened:
-                for one in self.client.get_collections().collections:
-                    if one.name.startswith(engine.collection):
-                        self.client.delete_collection(one.name)
+                self.client.delete_collection(engine.collection)
         super().close()
         if self.client is not None:
             self.client.close()

@@ -41,9 +41,7 @@ def open_words(setup):
 
 def open_vectors(setup):
     assert setup.dim > 0 and setup.fingerprint
-    return ToyVectors(
-        setup.database, setup.dataset, setup.folder, setup.dim, setup.fingerprint
-    )
+    return ToyVectors(setup)
 """
 ENTRY_POINTS = """
 [catalog.lexical]

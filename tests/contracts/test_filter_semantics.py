@@ -8,22 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
 
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values
-from catalog.store.schema import chunks
-from catalog.store.vectors.folder_engine import FolderEngine
-from catalog.store.vectors.point_search import FilterCompiler
-from catalog.store.vectors.server import ServerEngine
-from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector
+from vector_bench import DATASET, Bench, bench, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
@@ -144,36 +138,9 @@ def by_search(desk: Bench) -> Answer:
     engine = desk.engine()
 
     def answer(tree: Filter, scope: Scope) -> set[int]:
-        hits = engine.search(vector(1), len(PATHS), Restriction(DATASET, scope, tree))
+        hits = desk.search(engine, vector(1), len(PATHS), Restriction(DATASET, scope, tree))
         return {hit.seq for hit in hits}
 
-    return answer
-
-
-def by_points(desk: Bench) -> Answer:
-    """The compiled condition alone, without the check against SQL that follows it."""
-    engine = desk.engine()
-    engine.refresh()
-    assert isinstance(engine, FolderEngine | ServerEngine)
-    index = engine._current()
-    everything = index.nearest(np.ones(DIM, dtype=np.float32), 1000, None)
-
-    def answer(tree: Filter, scope: Scope) -> set[int]:
-        with desk.database.read() as connection:
-            compiler = FilterCompiler(
-                DATASET, lambda comparison: matching_values(connection, DATASET, comparison)
-            )
-            condition = compiler.restriction(scope, tree)
-        if isinstance(condition, bool):
-            found = everything if condition else []
-        else:
-            found = index.nearest(np.ones(DIM, dtype=np.float32), 1000, condition)
-        return {seqs[point.chunk_id] for point in found}
-
-    with desk.database.read() as connection:
-        rows = connection.execute(select(chunks.c.chunk_id, chunks.c.seq))
-        seqs = {row.chunk_id: row.seq for row in rows}
-    assert len(everything) == len(seqs)
     return answer
 
 
@@ -181,10 +148,9 @@ READINGS = {
     "sql": ("flat", by_sql),
     "flat": ("flat", by_search),
     "postgres": ("flat-postgres", by_sql),
-    "sqlite-vec points": ("sqlite-vec", by_points),
+    "sqlite-vec": ("sqlite-vec", by_search),
     "qdrant-edge": ("qdrant-edge", by_search),
-    "qdrant-edge points": ("qdrant-edge", by_points),
-    "qdrant-memory points": ("qdrant-memory", by_points),
+    "qdrant-memory": ("qdrant-memory", by_search),
 }
 # A search checks what it finds against SQL: each value is put to those that read it themselves.
 READ_THEMSELVES = [name for name, (_, way) in READINGS.items() if way is not by_search]
@@ -342,7 +308,7 @@ def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_pa
         desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))  # page 6 has no text
         desk.put("7.pdf", vector(1), page=7)
         desk.put("none.md", vector(1))
-        readings = [by_sql(desk), by_search(desk) if kind == "flat" else by_points(desk)]
+        readings = [by_sql(desk), by_search(desk)]
 
         def found(asked: object) -> str:
             tree = parse_filters(asked)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store.vectors import outbox as outbox_module
-from catalog.testing.vectors import VectorContract, found
-from vector_bench import ENGINES, Bench, bench, vector
+from catalog.testing.vectors import VectorContract
+from vector_bench import ENGINES, Bench, bench
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
@@ -25,27 +24,3 @@ class TestVectorEngines(VectorContract):
             pytest.skip("IDX_TEST_QDRANT_URL names no Qdrant server to test against")
         with bench(tmp_path, request.param, url) as made:
             yield made
-
-
-@pytest.mark.parametrize("kind", ["qdrant-edge", "qdrant-memory"])
-def test_rows_applied_while_another_wrote_are_not_applied_again(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with bench(tmp_path, kind) as desk:
-        engine = desk.engine()
-        engine.refresh()
-        loaded: list[tuple[int, ...]] = []
-        load = outbox_module.load_points
-
-        def noted(connection, seqs, dim, damaged):
-            loaded.append(tuple(seqs))
-            return load(connection, seqs, dim, damaged)
-
-        monkeypatch.setattr(outbox_module, "load_points", noted)
-        (a,) = desk.put("a.md", vector(1))
-        with desk.database.write():
-            assert found(desk, engine) == ["a.md"]
-            assert found(desk, engine) == ["a.md"]
-        (b,) = desk.put("b.md", vector(1))
-        assert found(desk, engine) == ["a.md", "b.md"]
-        assert loaded == [(a,), (b,)]

@@ -12,7 +12,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.vectors.base import POINTS_LOCK
-from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from fakes import open_qdrant_library, write
 
 
@@ -48,7 +48,7 @@ def test_a_sound_store_needs_nothing(library):
 def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeypatch):
     failing(monkeypatch, Bm25Engine, caused(errno.ENOSPC))
     told = EngineError("the vector index cannot open: Permission denied (os error 13)")
-    failing(monkeypatch, EdgeEngine, told)
+    failing(monkeypatch, QdrantEdgeEngine, told)
     place = library.indexes.folder("d")
     assert found(library, "d: lexical index").fix == (
         f"free some space on the disk of {place / 'bm25'}"
@@ -58,7 +58,7 @@ def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeyp
 
 
 def test_a_blocked_index_is_mended_before_it_is_updated(library, monkeypatch):
-    failing(monkeypatch, EdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
+    failing(monkeypatch, QdrantEdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
     fix = found(library, "d: vector index").fix
     assert fix == "solve this first, then catalog index update --dataset d"
 

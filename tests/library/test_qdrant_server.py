@@ -10,7 +10,7 @@ from catalog.core.errors import EngineUnreachableError, StageFailedError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.vectors import qdrant_server
+from catalog.store.vectors import qdrant
 from fakes import open_library, write
 from qdrant_protocol import qdrant_protocol
 
@@ -25,8 +25,8 @@ NOTES = {
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(qdrant_server, "ATTEMPTS", 1)
-    monkeypatch.setattr(qdrant_server, "REST", 0.0)
+    monkeypatch.setattr(qdrant, "ATTEMPTS", 1)
+    monkeypatch.setattr(qdrant, "REST", 0.0)
     with qdrant_protocol(monkeypatch) as running:
         yield running
 
@@ -34,7 +34,7 @@ def server(monkeypatch):
 @pytest.fixture
 def library(server, tmp_path: Path):
     write(tmp_path / "notes", **NOTES)
-    options = {"collection_prefix": "mine.", "batch_size": 1}
+    options = {"collection_prefix": "mine."}
     with open_library(
         tmp_path / "home", vector_engine="qdrant", qdrant_url=server.url, qdrant=options
     ) as opened:

@@ -16,7 +16,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.flat import FlatEngine
-from catalog.store.vectors.qdrant_server import QdrantServer
+from catalog.store.vectors.qdrant import QdrantServer
 from embedding_server import running_server, status
 from fakes import WordEncoder
 
@@ -88,15 +88,15 @@ def test_a_search_that_fails_whole_is_reported_and_a_wrong_call_is_not(home):
 
 def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypatch):
     service, _ = home()
-    search, calls = FlatEngine.search, []
+    at, calls = FlatEngine.at, []
 
     def held_at_first(engine, *arguments):
         calls.append(engine)
         if len(calls) == 1:
             raise EngineLockedError("held")
-        return search(engine, *arguments)
+        return at(engine, *arguments)
 
-    monkeypatch.setattr(FlatEngine, "search", held_at_first)
+    monkeypatch.setattr(FlatEngine, "at", held_at_first)
     assert service.search("keys", dataset="notes")
     (line,) = lines(service)
     assert line[1:] == ("degraded", "vector", "the engine flat answered instead of the index")

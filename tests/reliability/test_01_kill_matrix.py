@@ -24,12 +24,17 @@ STEPS = {
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
     "before the points are upserted": (
-        "catalog.store.vectors.edge:EdgeIndex.upsert", 1, "before",
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine.add", 1, "before",
     ),
-    "after the points, before the outbox is cleared": (
-        "catalog.store.vectors.outbox:Outbox._remove", 1, "before",
+    "after the points, before their record": (
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine.add", 1, "after",
     ),
-    "after the outbox is cleared": ("catalog.store.vectors.outbox:Outbox._remove", 1, "after"),
+    "in the record of the points": (
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._made", 1, "before",
+    ),
+    "after the record of the points": (
+        "catalog.store.vectors.points:PointEngine._bring_up", 1, "after",
+    ),
     "before the words are saved": ("catalog.store.derived:Following._write", 1, "before"),
     "before a file of words replaces the last": ("pathlib:Path.replace", 1, "before"),
     "after the words are saved": ("catalog.store.derived:Following._write", 1, "after"),

@@ -12,9 +12,9 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import hold_lock
-from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from fakes import WordEncoder, open_qdrant_library, write
-from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
+from vector_bench import Bench, bench, everything, paths_of, vector
 
 QUERIES = ("alpha report", "beta notes", "gamma", "who keeps the keys of the tower")
 MODES = ("hybrid", "lexical", "vector")
@@ -150,37 +150,8 @@ def test_a_copy_with_changes_still_to_apply_keeps_an_index_that_applied_no_other
 
 
 def paths(desk: Bench, engine) -> list[str]:
-    hits = engine.search(vector(1, 1, 1, 1), 20, everything())
+    hits = desk.search(engine, vector(1, 1, 1, 1), 20, everything())
     return sorted(paths_of(desk.database, [hit.seq for hit in hits]))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
-def test_two_engines_on_one_store_both_find_all(tmp_path):
-    with bench(tmp_path, "qdrant-memory") as desk:
-        server = desk.engine()
-        edge = EdgeEngine(desk.database, DATASET, tmp_path / "index", DIM, FINGERPRINT)
-        desk.opened.append(edge)
-        for number in range(6):
-            desk.put(f"{number}.md", vector(1, number))
-            expected = [f"{one}.md" for one in range(number + 1)]
-            first, second = (server, edge) if number % 2 else (edge, server)
-            assert paths(desk, first) == expected
-            assert paths(desk, second) == expected
-
-
-def test_an_index_killed_between_its_note_and_the_stores_is_kept(tmp_path):
-    with bench(tmp_path, "qdrant-edge") as desk:
-        desk.put("a.md", vector(1))
-        engine = desk.engine()
-        engine.refresh()
-        desk.put("b.md", vector(0, 1))
-        with desk.database.write():  # applied, but the rows cannot be removed
-            assert paths(desk, engine) == ["a.md", "b.md"]
-        engine = desk.reopen(engine)
-        shard = (tmp_path / "index" / "shard").stat().st_ino
-        assert paths(desk, engine) == ["a.md", "b.md"]
-        assert (tmp_path / "index" / "shard").stat().st_ino == shard  # not built anew
 
 
 def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(tmp_path):
@@ -268,16 +239,11 @@ def test_restore_accepts_only_an_undamaged_store_and_only_without_a_running_upda
     assert not (home / "catalog.db.before-restore").exists()
 
 
-def test_after_a_restore_the_vector_index_is_filled_once(tmp_path, caplog):
-    caplog.set_level("INFO")  # it is no defect: a server's standard error does not show it
+def test_after_a_restore_the_points_that_are_still_right_are_kept(tmp_path, monkeypatch):
     home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
     update(home, folder, 0)
-    expected = answers_of(home)  # the outbox is applied: nothing is left in it to remove
+    expected = answers_of(home)
     back_up(home / "catalog.db", copy)
     restore(copy, home / "catalog.db", locks=home / "locks")
+    monkeypatch.setattr(QdrantEdgeEngine, "add", lambda *_: pytest.fail("points are added"))
     assert answers_of(home) == expected
-    assert "rebuilding the vector index" in caplog.text
-    assert all(one.levelname != "WARNING" for one in caplog.records)
-    caplog.clear()
-    assert answers_of(home) == expected
-    assert "rebuilding" not in caplog.text

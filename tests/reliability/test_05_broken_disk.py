@@ -25,7 +25,6 @@ from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.sqlite import WRITE
-from catalog.store.vectors.outbox import read_changes
 from fakes import open_qdrant_library, write
 
 PATHS = ("bread.md", "fox.md", "keys.md")
@@ -250,19 +249,6 @@ def test_a_vector_index_that_cannot_be_loaded_is_rebuilt_and_reported_once(sound
             if "has been rebuilt" in stage.note
         ]
         assert len(notes) == 1
-        assert [check for check in diagnose(library) if not check.ok] == []
-
-
-def test_a_damaged_row_of_the_outbox_costs_bounded_work(sound, tmp_path):
-    home = shutil.copytree(sound, tmp_path / "home")
-    row = "INSERT INTO outbox (dataset, action, seq, chunk_id, windows) VALUES (?, ?, ?, ?, ?)"
-    with open_qdrant_library(home) as library:
-        with library.database.write() as connection:
-            connection.exec_driver_sql(row, ("d", "delete", 99, "gone", 20_000))
-        with library.database.read() as connection:
-            rows = list(connection.exec_driver_sql("SELECT id FROM outbox").scalars())
-            deleted, _ = read_changes(connection, rows)
-        assert len(deleted) == 10_000
         assert [check for check in diagnose(library) if not check.ok] == []
 
 

@@ -23,6 +23,7 @@ from catalog.library.get import resolve_documents
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction, allowed_seqs
+from catalog.store.vectors.base import nearest
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import check
 
@@ -351,7 +352,9 @@ class Engines:
             rows = allowed_seqs(connection, restriction)
         rows = self.all if rows is None else frozenset(map(int, rows))
         for engine in (self._indexes.vector("notes"), self._indexes.flat("notes")):
-            found = {hit.seq for hit in engine.search(self._vector, 100, restriction)}
+            found = {
+                hit.seq for hit in nearest(engine, self._database, self._vector, 100, restriction)
+            }
             assert found == rows, (engine.name, restriction)
         lexical = self._indexes.lexical("notes")
         everywhere = {hit.seq for hit in lexical.search("the kettle", 100, Restriction("notes"))}

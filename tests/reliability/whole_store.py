@@ -12,13 +12,12 @@ from catalog.store.schema import (
     documents,
     embeddings,
     manifest,
-    outbox,
     revisions,
 )
 
 QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11")
 MODES = ("lexical", "vector", "hybrid")
-COUNTED = (documents, revisions, chunks, chunk_windows, manifest, outbox)
+COUNTED = (documents, revisions, chunks, chunk_windows, manifest)
 
 
 def write_corpus(folder: Path) -> Path:
@@ -30,7 +29,7 @@ def write_corpus(folder: Path) -> Path:
 
 
 def state_of(library: Library) -> dict[str, object]:
-    """Ids, numbers of rows and answers; the outbox is empty once a search was answered."""
+    """Ids, numbers of rows and answers."""
     service = SearchServiceV2(library)
     answers = {
         (query, mode): [

@@ -5,7 +5,7 @@ import pytest
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.vectors.edge import EdgeEngine
+from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from fakes import open_qdrant_library, write
 
 
@@ -21,7 +21,7 @@ def failing_with(monkeypatch, error):
     def fails(*_given):
         raise error
 
-    monkeypatch.setattr(EdgeEngine, "search", fails)
+    monkeypatch.setattr(QdrantEdgeEngine, "follow", fails)
 
 
 @pytest.mark.parametrize(

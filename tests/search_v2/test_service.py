@@ -432,8 +432,9 @@ def test_the_legs_run_at_the_same_time(own_service, library, monkeypatch, how):
 
         return search
 
-    for engine in (library.indexes.lexical("notes"), library.indexes.vector("notes")):
-        monkeypatch.setattr(engine, "search", meet_then(engine.search))
+    words, vectors = library.indexes.lexical("notes"), library.indexes.vector("notes")
+    monkeypatch.setattr(words, "search", meet_then(words.search))
+    monkeypatch.setattr(vectors, "at", meet_then(vectors.at))
     retriever = HybridRetrieverFactoryV2(own_service.parts).build("notes")
     if how == "sync":
         found = retriever.retrieve("bake bread")
@@ -473,8 +474,8 @@ def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
 
             return searched
 
-        for engine in engines:
-            monkeypatch.setattr(engine, "search", changing(engine.search))
+        for engine, name in zip(engines, ("search", "at"), strict=True):
+            monkeypatch.setattr(engine, name, changing(getattr(engine, name)))
         answer = own_service.search("revoke a key", dataset="notes", mode=mode)
     assert "keys.md" in {hit.path for hit in answer}
     assert "kept changing" not in stage(answer, "fuse").note

@@ -20,10 +20,7 @@ from catalog.store.database import Database, find_store, require_store
 from catalog.store.phrases import phrase_clause
 from catalog.store.schema import chunks, documents, meta
 from catalog.store.sql_forms import escape, unescape
-from catalog.store.vectors.outbox import _differing
-from catalog.store.vectors.points import IndexPoint
 from fakes import open_library
-from vector_bench import vector
 
 NUL: dict[str, MetadataValue] = {"tags": ("z\0z", "\U0010fffe", "\U0010ffff\0", "a")}
 
@@ -66,20 +63,6 @@ def test_postgres_folds_case_as_python_does(database):
         plain = connection.scalar(text("SELECT catalog_casefold(:word)"), {"word": "ABC é"})
     assert folded == every.casefold()
     assert plain == "abc é"
-
-
-def test_the_order_in_which_a_database_has_tokens_is_no_difference_to_an_index():
-    class Kept:
-        def __init__(self, *tokens: str) -> None:
-            self.tokens = list(tokens)
-
-        def retrieve(self, point_ids):
-            return {one: (vector(1), {"chunk": "c", "kv": self.tokens}) for one in point_ids}
-
-    point = IndexPoint("id", vector(1), {"chunk": "c", "kv": ["a", "b"]})
-    assert _differing(Kept("b", "a"), [point]) == []
-    assert _differing(Kept("a"), [point]) == [point]
-    assert _differing(Kept("a", "b", "b"), [point]) == [point]
 
 
 def test_a_row_number_is_never_given_twice(database):

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from catalog.core.errors import EngineError, EngineUnreachableError
-from catalog.store.vectors.qdrant_server import describe_server
+from catalog.store.vectors.qdrant import describe_server
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from catalog.store.schema import (
     datasets,
     document_fields,
     documents,
-    outbox,
     revisions,
 )
 
@@ -113,39 +112,17 @@ def test_the_row_number_of_a_removed_chunk_is_not_given_again(tmp_path):
     assert put(database, "d", "b.md", ["five"]) == [5]
 
 
-def test_a_passage_is_announced_to_the_vector_index_once_it_has_a_vector(tmp_path):
+def test_a_vector_changes_the_state_of_every_dataset_that_waited_for_it(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", ["one"], embed_keys=["k1"])
     put(database, "e", "a.md", ["one"], embed_keys=["k1"])
     with database.write() as connection:
-        assert connection.execute(select(outbox)).all() == []
         vectors = {"k1": np.ones(4, dtype=np.float32)}
         before = [read_stamp(connection, name) for name in "de"]
         embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=NOW)
-        rows = connection.execute(select(outbox.c.dataset, outbox.c.action, outbox.c.seq)).all()
-        assert [tuple(row) for row in rows] == [("d", "upsert", 1), ("e", "upsert", 2)]
         assert all(
             read_stamp(connection, name) != stamp for name, stamp in zip("de", before, strict=True)
         )
-
-
-def test_the_outbox_deletes_every_window_of_what_is_replaced_before_it_upserts(tmp_path):
-    database = make_database(tmp_path)
-    vectors = {key: np.ones(4, dtype=np.float32) for key in ("k1", "k2", "k3", "k4")}
-    with database.write() as connection:
-        embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=NOW)
-    put(database, "d", "a.md", ["one", "two"], embed_keys=["k1", ["k2", "k3"]])
-    put(database, "d", "a.md", ["three"], embed_keys=["k4"])
-    with database.read() as connection:
-        query = select(outbox.c.action, outbox.c.seq, outbox.c.windows).order_by(outbox.c.id)
-        rows = [tuple(row) for row in connection.execute(query)]
-    assert rows == [
-        ("upsert", 1, 1),
-        ("upsert", 2, 2),
-        ("delete", 1, 1),
-        ("delete", 2, 2),
-        ("upsert", 3, 1),
-    ]
 
 
 def test_metadata_cannot_tell_another_place_or_title(tmp_path):
@@ -196,7 +173,7 @@ def test_documents_published_together_are_stored_as_one_by_one(tmp_path):
         with database.read() as connection:
             rows = [
                 connection.execute(select(table).order_by(*table.c)).all()
-                for table in (documents, revisions, document_fields, chunks, chunk_windows, outbox)
+                for table in (documents, revisions, document_fields, chunks, chunk_windows)
             ]
         database.close()
         return rows

@@ -13,8 +13,9 @@ import pytest
 from builders import drop, put
 from catalog.store.engine_types import FLAT, Restriction, join_spreads
 from catalog.store.vectors import flat
-from catalog.store.vectors.flat import FlatEngine, VectorSample
-from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, vector
+from catalog.store.vectors.base import nearest
+from catalog.store.vectors.flat import VectorSample
+from vector_bench import DATASET, Bench, bench, vector
 
 pytestmark = pytest.mark.both_stores
 
@@ -85,8 +86,12 @@ def test_several_datasets_are_measured_as_one_whether_by_sample_or_by_all_vector
     sampled = [VectorSample(desk.database, name).spread(vector(1)) for name in names]
     assert join_spreads(sampled) == expected
     answers = [
-        FlatEngine(desk.database, name, desk.folder / name, DIM, FINGERPRINT).search(
-            vector(1), 1, Restriction(name)
+        nearest(
+            desk.make(desk.database, name, desk.folder / name),
+            desk.database,
+            vector(1),
+            1,
+            Restriction(name),
         )
         for name in names
     ]

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from httpx import Headers
 from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
-from llama_index.core.vector_stores.types import (
-    MetadataFilter,
-    MetadataFilters,
-    VectorStoreQuery,
-)
-from llama_index.vector_stores.qdrant import QdrantVectorStore
+from llama_index.core.vector_stores.types import VectorStoreQuery
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from sqlalchemy import delete, insert
 
 from builders import drop, make_database
-from catalog.core.documents import Chunk
-from catalog.core.errors import EngineError, EngineLockedError
-from catalog.core.settings import QdrantSettings
+from catalog.core.errors import EngineError
+from catalog.core.filters import parse_filters
+from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
-from catalog.store.chunks import find_chunks
+from catalog.store.database import EngineSetup
 from catalog.store.schema import meta
-from catalog.store.vectors import server as server_module
-from catalog.store.vectors.outbox import Outbox
-from catalog.store.vectors.qdrant_server import address_of, collection_name
-from catalog.store.vectors.server import ServerEngine
-from processes import Forked
-from qdrant_protocol import qdrant_protocol
+from catalog.store.vectors.base import nearest
+from catalog.store.vectors.foreign_collection import PayloadFilterCompiler
+from catalog.store.vectors.qdrant import QdrantServerEngine, address_of, collection_name
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -52,51 +43,40 @@ def desk(tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
-def engine_of(desk: Bench, fingerprint: str = FINGERPRINT, **more: Any) -> ServerEngine:
-    more.setdefault("sleep", lambda _seconds: None)
-    return ServerEngine(desk.database, DATASET, desk.client, "cat_", DIM, fingerprint, **more)
+def engine_of(
+    desk: Bench, fingerprint: str = FINGERPRINT, sleep: Callable[[float], None] = bool
+) -> QdrantServerEngine:
+    rag = RAGv2Settings(qdrant=QdrantSettings(collection_prefix="cat_"))
+    setup = EngineSetup(desk.database, DATASET, desk.folder / "index", rag, DIM, fingerprint)
+    return QdrantServerEngine(setup, desk.client, sleep=sleep)
 
 
-def answers(desk: Bench, engine: ServerEngine) -> list[str]:
-    hits = engine.search(vector(1), 20, everything())
+def answers(desk: Bench, engine: QdrantServerEngine) -> list[str]:
+    hits = desk.search(engine, vector(1), 20, everything())
     return paths_of(desk.database, [hit.seq for hit in hits])
 
 
 ALL = [f"{index}.md" for index in range(5)]
 
 
-def count_builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    counted: list[str] = []
-    original = Outbox.fill
-
-    def fill(*given):
-        counted.append("built")
-        return original(*given)
-
-    monkeypatch.setattr(Outbox, "fill", fill)
-    return counted
-
-
-def test_a_collection_is_built_once_and_again_for_another_model(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    builds = count_builds(monkeypatch)
-    assert answers(desk, engine_of(desk)) == ALL
-    assert answers(desk, engine_of(desk)) == ALL
-    assert builds == ["built"]
+def test_a_collection_is_filled_once_and_again_for_another_model(desk: Bench):
+    engine = engine_of(desk)
+    assert answers(desk, engine) == ALL
+    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine.ids()][:2]))
+    assert len(answers(desk, engine_of(desk))) == 3  # the record is believed
     assert answers(desk, engine_of(desk, "another/1")) == ALL
-    assert builds == ["built"] * 2
 
 
-def test_a_collection_that_was_not_filled_to_the_end_is_built_again(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    with monkeypatch.context() as patched:
-        patched.setattr(Outbox, "fill", lambda *_: (_ for _ in ()).throw(EngineError("no")))
-        with pytest.raises(EngineError, match="no"):
-            engine_of(desk).refresh()
-    assert desk.client.collection_exists(f"cat_{DATASET}@toy-1")
-    assert answers(desk, engine_of(desk)) == ALL
+def test_points_that_a_server_lost_are_sent_at_the_next_refresh(desk: Bench):
+    engine = engine_of(desk)
+    engine.refresh()
+    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine.ids()][:2]))
+    assert engine.verify() == 2
+    engine.refresh()
+    assert engine.verify() == 0
+    desk.client.delete_collection(engine.collection)
+    engine.refresh()
+    assert answers(desk, engine) == ALL
 
 
 def test_a_foreign_collection_is_left_alone(desk: Bench):
@@ -193,61 +173,32 @@ def test_a_write_that_failed_is_done_at_the_next_refresh(
         flaky(patched, desk.client, "upsert", *[AWAY] * 9)
         with pytest.raises(EngineError):
             engine.refresh()
-    assert engine.refresh() == 1
+    engine.refresh()
     assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
 
 
-def test_a_search_does_not_wait_for_another_process_that_is_writing(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0)
+def test_who_does_not_get_the_lock_searches_the_points_there_are_and_says_so(desk: Bench):
     engine = engine_of(desk)
     engine.refresh()
     desk.put("new.md", vector(1))
-    with FileLock(engine._turns._lock.lock_file):
-        assert answers(desk, engine) == ALL
-    assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
+    drop(desk.database, DATASET, "1.md")
+    with engine_of(desk).lock(wait=False):
+        hits = desk.search(engine, vector(1), 20, everything())
+        assert paths_of(desk.database, [hit.seq for hit in hits]) == [ALL[0], *ALL[2:]]
+        assert "another process" in hits.fallback
+    assert answers(desk, engine) == ["0.md", "new.md", *ALL[2:]]
 
 
-_HOLD = f"""
-import sys
-from pathlib import Path
-from qdrant_client import QdrantClient
-from catalog.store.database import Database
-from catalog.store.vectors.server import ServerEngine
-
-store, server, home = sys.argv[1:]
-database = Database(store, Path(home))
-client = QdrantClient(url=server, check_compatibility=False)
-engine = ServerEngine(database, {DATASET!r}, client, "cat_", {DIM}, {FINGERPRINT!r})
-with engine._turns.take(5):
-    print("held", flush=True)
-    sys.stdin.readline()
-print(engine.refresh(), engine.verify(), flush=True)
-database.close()
-"""
-
-
-def test_machines_that_share_a_store_take_turns_at_writing(
-    on_postgres: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0)
-    with qdrant_protocol(monkeypatch) as server, closing(Bench(tmp_path, "flat")) as desk:
-        desk.client = QdrantClient(url=server.url, check_compatibility=False)
+def test_machines_that_share_a_store_take_turns_at_writing(on_postgres: object, tmp_path: Path):
+    with closing(Bench(tmp_path, "qdrant-memory")) as desk:
         desk.put("0.md", vector(1))
         engine = engine_of(desk)
         engine.refresh()
-        url = desk.database.url.render_as_string(hide_password=False)
-        command = ["-c", _HOLD, url, server.url, str(tmp_path / "another-machine")]
-        with Forked(command, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as other:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "held\n", other.communicate()[1]
-            desk.put("new.md", vector(1))
-            assert answers(desk, engine) == ["0.md"]
-            with pytest.raises(EngineLockedError):
-                engine_of(desk, "another/1").search(vector(1), 5, everything())
-            said, problem = other.communicate("go on\n")
-        assert said == "1 0\n", problem
+        other = Bench.make(desk, desk.database, DATASET, tmp_path / "another-machine")
+        other.collection = engine.collection
+        desk.put("new.md", vector(1))
+        with ThreadPoolExecutor(1) as machine, other.lock(wait=False):
+            assert machine.submit(answers, desk, engine).result() == ["0.md"]
         assert answers(desk, engine) == ["0.md", "new.md"]
 
 
@@ -273,17 +224,23 @@ def test_every_dataset_name_makes_a_collection_name_of_its_own():
     assert all(len(name) <= 255 and not set(name) & set('<>:"/\\|?*\0\x1f') for name in made)
 
 
-def test_points_carry_nothing_but_what_filters_and_joins_need(desk: Bench):
-    desk.put("p.md", vector(1), texts=["secret words"], page=3, page_breaks=(4,), sections=["S"])
+def test_points_carry_what_filters_and_joins_need_and_no_text(desk: Bench):
+    about = {"title": "T", "sections": ["S", "P"], "metadata": {"source_url": "https://a.example"}}
+    desk.put("p.md", vector(1), texts=["secret words"], **about)
     engine = engine_of(desk)
     engine.refresh()
     points, _ = desk.client.scroll(engine.collection, limit=100)
-    assert len(points) == 6
-    told = [point.payload["page"] for point in points if "page" in (point.payload or {})]
-    assert told == [[3, 4]]
-    for point in points:
-        assert (point.payload or {}).keys() <= {"chunk", "doc_id", "page", "kv"}
-        assert "secret" not in str(point.payload)
+    assert "secret" not in str(points)
+    (told,) = [point.payload for point in points if "source_url" in (point.payload or {})]
+    assert told.keys() == {"seq", "chunk", "doc_id", "source_url", "title", "section"}
+    assert (told["title"], told["section"]) == ("T", "S > P")
+    by_section = PayloadFilterCompiler({"section": "section"}, {}).compile(
+        parse_filters("section=S > P")
+    )
+    found, _ = desk.client.scroll(
+        engine.collection, models.Filter.model_validate({"must": [by_section]})
+    )
+    assert [one.payload for one in found] == [told]
 
 
 def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench):
@@ -331,49 +288,6 @@ def test_texts_added_by_llama_index_come_back() -> None:
     assert "Seals" not in " ".join(node.text for node in index.as_retriever().retrieve("x"))
 
 
-def test_the_stock_llama_index_store_reads_a_collection_with_texts(desk: Bench):
-    options = QdrantSettings(texts=True)
-    desk.put("long.md", [vector(1, 0.1), vector(1, 0.2)], texts=["two windows"], page=3)
-    engine = engine_of(desk, options=options)
-    engine.refresh()
-    store = QdrantVectorStore(engine.collection, client=desk.client)
-    index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=DIM))
-    found = store.query(VectorStoreQuery(query_embedding=vector(1).tolist(), similarity_top_k=9))
-    assert found.nodes is not None
-    texts = {node.get_content() for node in found.nodes}
-    assert texts == {"two windows", *(f"{number}.md passage 0" for number in range(5))}
-    (long, *_) = [node for node in found.nodes if node.get_content() == "two windows"]
-    assert (long.metadata["path"], long.metadata["page"]) == ("long.md", 3)
-    assert long.metadata["title"] == desk_chunk(desk, long.node_id).title
-    assert long.ref_doc_id == "notes:long.md"
-    only = MetadataFilters(filters=[MetadataFilter(key="path", value="3.md")])
-    assert [
-        node.get_content() for node in index.as_retriever(filters=only).retrieve("anything")
-    ] == ["3.md passage 0"]
-    assert engine.verify() == 0
-    desk.put("3.md", vector(1, 3), texts=["3.md as it is now"], title="Now")
-    engine.refresh()
-    (now,) = index.as_retriever(filters=only).retrieve("anything")
-    assert (now.node.get_content(), now.node.metadata["title"]) == ("3.md as it is now", "Now")
-
-
-def desk_chunk(desk: Bench, chunk_id: str) -> Chunk:
-    with desk.database.read() as connection:
-        return find_chunks(connection, DATASET, [chunk_id])[0]
-
-
-def test_a_collection_gets_texts_or_loses_them_as_the_settings_say(desk: Bench):
-    engine_of(desk).refresh()
-    with_texts = engine_of(desk, options=QdrantSettings(texts=True))
-    with_texts.refresh()
-    points, _ = desk.client.scroll(with_texts.collection, limit=100)
-    assert ["passage" in str(point.payload) for point in points] == [True] * 5
-    assert answers(desk, with_texts) == ALL
-    engine_of(desk).refresh()
-    points, _ = desk.client.scroll(with_texts.collection, limit=100)
-    assert ["passage" in str(point.payload) for point in points] == [False] * 5
-
-
 def test_a_llama_index_retriever_works_on_the_collection(desk: Bench):
     engine = engine_of(desk)
     engine.refresh()
@@ -389,7 +303,9 @@ def test_a_llama_index_retriever_works_on_the_collection(desk: Bench):
 def test_two_stores_with_different_prefixes_share_a_server(desk: Bench, tmp_path: Path):
     other = make_database(tmp_path / "other")
     first = engine_of(desk)
-    second = ServerEngine(other, DATASET, desk.client, "two_", DIM, FINGERPRINT)
+    rag = RAGv2Settings(qdrant=QdrantSettings(collection_prefix="two_"))
+    setup = EngineSetup(other, DATASET, tmp_path / "two", rag, DIM, FINGERPRINT)
+    second = QdrantServerEngine(setup, desk.client)
     assert answers(desk, first) == ALL
-    assert second.search(vector(1), 5, everything()) == []
+    assert nearest(second, other, vector(1), 5, everything()) == []
     other.close()

@@ -23,9 +23,9 @@ OURS: dict[Group, dict[str, str]] = {
         "fts": "catalog.store.lexical:open_full_text",
     },
     "catalog.vectors": {
-        "flat": "catalog.store.vectors.flat:open_engine",
+        "flat": "catalog.store.vectors.flat:FlatEngine",
         "qdrant": "catalog.store.vectors:open_qdrant",
-        "sqlite-vec": "catalog.store.vectors.sqlite_vec:open_engine",
+        "sqlite-vec": "catalog.store.vectors.sqlite_vec:SqliteVecEngine",
     },
 }
 """Engines by group and name; ``pyproject.toml`` repeats them, and a test compares the two."""

@@ -286,7 +286,7 @@ def _check_server(library: Library) -> Iterator[Check]:
     url = rag.qdrant_url
     if url is None or rag.vector_engine != "qdrant":
         return
-    from catalog.store.vectors.qdrant_server import describe_server
+    from catalog.store.vectors.qdrant import describe_server
 
     seconds = rag.qdrant.timeout_seconds
     yield _run(
@@ -393,8 +393,6 @@ def _vector_index(library: Library, name: str) -> str:
     engine = library.indexes.vector(name)
     engine.refresh()
     wrong = engine.verify()
-    if defect := engine.pop_defect():
-        raise CatalogError(f"it was damaged and has been rebuilt: {defect}")
     if wrong:
         raise CatalogError(f"{wrong} points differ from the store")
     return "up to date"

@@ -40,6 +40,7 @@ from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine, find_signs
 from catalog.store.listing import allowed_documents, list_source_ids
 from catalog.store.phrases import LEAST
+from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -256,9 +257,8 @@ def _holding(database: Database, leg: LegQuery, fallback: str) -> Hits:
 
 class _Nearest(NamedTuple):
     engine: str
-    hits: list[Hit]
+    hits: Hits
     fallback: str
-    defect: str
     damaged: frozenset[str]
     size: int
     spread: Spread
@@ -281,7 +281,7 @@ def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> Le
         del answers[1]
     hits, runs, note = answers[-1]
     fallback = _each_once(run.fallback for run in runs)
-    note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
+    note = "; ".join(filter(None, (fallback, note)))
     damaged = _damaged(parts, leg, frozenset(name for run in runs for name in run.damaged))
     engine = ", ".join(dict.fromkeys(run.engine for run in runs))
     spread = join_spreads((run.size, run.spread) for run in runs)
@@ -294,16 +294,17 @@ def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) ->
     within, fallback = leg.restriction.of(dataset), ""
     engine = parts.vector(dataset)
     try:
-        hits = engine.search(vector, leg.top_k, within)
+        hits = nearest(engine, parts.database, vector, leg.top_k, within)
     except EngineBlockedError as error:
         engine = parts.library.indexes.flat(dataset)
-        hits = engine.search(vector, leg.top_k, within)
+        hits = nearest(engine, parts.database, vector, leg.top_k, within)
         is_held = isinstance(error, EngineLockedError)
         reason = "another process has the index open" if is_held else str(error)
         fallback = f"{reason}, so vectors were compared one by one"
-    defect = "the index was damaged and has been rebuilt" if engine.pop_defect() else ""
+    with parts.database.read() as connection:
+        damaged = engine.at(connection).damaged
     of_all = parts.library.indexes.spread(dataset, vector, hits)
-    return _Nearest(engine.name, hits, fallback, defect, engine.damaged, *of_all)
+    return _Nearest(engine.name, hits, fallback or hits.fallback, damaged, *of_all)
 
 
 def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:

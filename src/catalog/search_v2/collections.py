@@ -38,7 +38,7 @@ from catalog.store.vectors.foreign_collection import (
     ForeignPoint,
     PayloadFilterCompiler,
 )
-from catalog.store.vectors.qdrant_server import QdrantServer, open_client
+from catalog.store.vectors.qdrant import QdrantServer, open_client
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from qdrant_client import QdrantClient
 
-    from catalog.store.vectors.point_search import PointCondition
+    from catalog.store.vectors.foreign_collection import PayloadCondition
 
 
 _log = logging.getLogger(__name__)
@@ -331,7 +331,7 @@ class CollectionSearch:
 
     def _compile(
         self, tree: Filter | None, shape: CollectionShape
-    ) -> tuple[PointCondition | bool, str]:
+    ) -> tuple[PayloadCondition | bool, str]:
         if tree is None:
             return True, ""
         keys = {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}

@@ -21,7 +21,7 @@ from catalog.search_v2.nodes import PassageNode
 from catalog.store import Database
 from catalog.store.chunks import find_chunks
 from catalog.store.vectors.points import CHUNK, DOC
-from catalog.store.vectors.server_index import PAYLOAD_INDEXES
+from catalog.store.vectors.qdrant import PAYLOAD_INDEXES
 
 
 class MinimalQdrantVectorStore(QdrantVectorStore):

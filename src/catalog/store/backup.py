@@ -22,7 +22,6 @@ from catalog.core.files import describe_os_error
 from catalog.store.database import (
     RESTORE_LOCK,
     Database,
-    forget_indexes,
     hold_lock,
 )
 from catalog.store.schema import datasets
@@ -137,7 +136,6 @@ def _prepare(draft: Path) -> None:
     database = Database(URL.create("sqlite", database=str(draft)))
     try:
         with database.write() as connection:
-            forget_indexes(connection)
             connection.execute(update(datasets).values(state=secrets.token_hex(8)))
     finally:
         database.close()

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SCHEMA = "5"
 _UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
-INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexes are checked by
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"
 
@@ -58,11 +57,6 @@ def set_meta(connection: Connection, key: str, value: str) -> None:
     """Set the value of a key."""
     connection.execute(delete(meta).where(meta.c.key == key))
     connection.execute(insert(meta).values(key=key, value=value))
-
-
-def forget_indexes(connection: Connection) -> None:
-    """Have every vector index built from scratch before its next use."""
-    connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
 
 
 class Database:
@@ -85,7 +79,6 @@ class Database:
         self.address = place.address  # without a password
         self.describe_unfit = place.describe_unfit
         self._process = os.getpid()
-        self.replacements = 0  # how often another file has replaced the store
         self._following, self._thread = threading.Lock(), threading.local()
         event.listen(self.engine, "before_cursor_execute", lambda *_: check_time())
         try:
@@ -213,7 +206,6 @@ class Database:
                 if self._place.identify() not in (None, self._place.identity):
                     self.engine.dispose()
                     self._prepare()
-                    self.replacements += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +248,8 @@ def create_schema(connection: Connection) -> None:
         metadata.create_all(connection)
         for statement in FULL_TEXT.split(";\n\n"):
             connection.exec_driver_sql(statement)
-    connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")  # of schema 2
+    for table in ("alembic_version", "outbox"):  # of schema 2, and of all before 5
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
 
 
 @contextmanager

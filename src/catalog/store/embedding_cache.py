@@ -35,7 +35,7 @@ from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings.loading import find_presets, load_preset
 from catalog.store.checksums import is_whole_vector, vector_checksum
-from catalog.store.database import Database, forget_indexes, read_meta, set_meta
+from catalog.store.database import Database, read_meta, set_meta
 from catalog.store.engine_types import Restriction, change_stamp
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound
 from catalog.store.schema import (
@@ -46,7 +46,6 @@ from catalog.store.schema import (
     embedded_windows,
     embeddings,
     meta,
-    outbox,
 )
 
 if TYPE_CHECKING:
@@ -124,20 +123,11 @@ def save(
 
 
 def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Put the stored chunks that waited for these vectors into the outbox of their datasets."""
-    waiting = select(chunk_windows.c.seq).where(among(chunk_windows.c.embed_key, keys))
-    of_each = (chunks.c.dataset, chunks.c.seq, chunks.c.chunk_id)
-    query = (
-        select(*of_each, func.count().label("windows"))
-        .join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
-        .where(chunks.c.seq.in_(waiting))
-        .group_by(*of_each)
-        .order_by(chunks.c.seq)
-    )
-    rows = [dict(row._mapping) | {"action": "upsert"} for row in connection.execute(query)]
-    if rows:
-        connection.execute(insert(outbox), rows)
-    for dataset in sorted({row["dataset"] for row in rows}):
+    """Change the stamp of datasets with passages that waited for these vectors."""
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+    of_keys = among(chunk_windows.c.embed_key, keys)
+    waited = select(chunks.c.dataset).select_from(joined).where(of_keys).distinct()
+    for dataset in sorted(connection.scalars(waited)):
         change_stamp(connection, dataset, now, rows=False)
 
 
@@ -282,12 +272,10 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         if bound is not None and _is_of(bound, model):
             set_meta(connection, _MODEL, json.dumps(asdict(model)))
             return
-        for table in (chunk_windows, outbox):
-            connection.execute(delete(table))
+        connection.execute(delete(chunk_windows))
         connection.execute(delete(embeddings))
         for name in connection.scalars(select(datasets.c.name)).all():
             settle_waiting(connection, name)
-        forget_indexes(connection)
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))
         set_meta(connection, _MODEL, json.dumps(asdict(model)))

@@ -172,20 +172,6 @@ def address_of(url: URL) -> str:
     return shown.render_as_string()
 
 
-@contextmanager
-def begin_derived(engine: Engine, url: URL, name: str, seconds: float) -> Iterator[Connection]:
-    """Give a connection in a transaction that changes derived tables only.
-
-    It needs no write lock. Transactions of one ``name`` run one at a time. Raises
-    :class:`StoreBusyError` after waiting ``seconds`` for another one.
-    """
-    with translate_errors(url), engine.connect() as connection:
-        own = connection.execution_options(isolation_level="READ COMMITTED")
-        with own.begin():
-            _wait_for_lock(own, f"derive {name} ", max(1, round(seconds * 1000)))
-            yield own
-
-
 def has_schema(url: URL) -> bool:
     """Return whether the database contains a store."""
     engine = _make_engine(url)

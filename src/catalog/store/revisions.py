@@ -1,8 +1,7 @@
 """Publish and remove documents; remove datasets and damaged rows.
 
 Every function except :func:`remove_stored` is one step of the caller's transaction. A document
-becomes visible when its transaction commits; until then the old revision answers. The same
-transaction writes to the outbox what the vector index must do.
+becomes visible when its transaction commits; until then the old revision answers.
 
 A removed dataset leaves a note until all its derived files are removed.
 """
@@ -10,7 +9,6 @@ A removed dataset leaves a note until all its derived files are removed.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,7 @@ from catalog.store.checksums import (
     text_checksum,
 )
 from catalog.store.chunks import write_headings
-from catalog.store.database import INDEX_TOKENS, read_meta, set_meta
+from catalog.store.database import read_meta
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
@@ -45,7 +43,6 @@ from catalog.store.schema import (
     documents,
     embeddings,
     meta,
-    outbox,
     revisions,
 )
 
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
-_OF_DATASET = ("agreement:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
+_OF_DATASET = ("agreement:", "answers:", "waiting:", _NOTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +167,8 @@ def remove_numbered(
 ) -> None:
     """Remove documents of the dataset by row number with all their rows."""
     if document_ids:
-        _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
         change_stamp(connection, dataset, now)
-
-
-def _note_deletions(connection: Connection, dataset: str, document_ids: list[int]) -> None:
-    windows = func.count(chunk_windows.c.window).label("windows")
-    query = (
-        select(chunks.c.seq, chunks.c.chunk_id, windows)
-        .outerjoin(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
-        .where(among(chunks.c.document_id, document_ids))
-        .group_by(chunks.c.seq, chunks.c.chunk_id)
-        .order_by(chunks.c.seq)
-    )
-    rows = [
-        {"dataset": dataset, "action": "delete", "seq": seq, "chunk_id": chunk, "windows": count}
-        for seq, chunk, count in connection.execute(query)
-    ]
-    _insert_all(connection, outbox, rows)
 
 
 def _insert_documents(
@@ -279,14 +259,7 @@ def _insert_chunks(
         for number, revision in numbered
         for position, chunk in enumerate(revision.chunks)
     ]
-    keys = {key for *_, it in cut for key in it.embed_keys}
-    # A key without a vector writes to the outbox when it gets one.
-    embedded = set(
-        connection.scalars(
-            select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
-        )
-    )
-    rows, sections, windows, upserts = [], [], [], []
+    rows, sections, windows = [], [], []
     first = 1 + last_number(connection, chunks)
     for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
         row = _chunk_row(revision, number, seq, position, chunk)
@@ -297,21 +270,10 @@ def _insert_chunks(
             {"seq": seq, "window": window, "embed_key": key}
             for window, key in enumerate(chunk.embed_keys)
         ]
-        if not embedded.isdisjoint(chunk.embed_keys):
-            upserts.append(
-                {
-                    "dataset": revision.dataset,
-                    "action": "upsert",
-                    "seq": seq,
-                    "chunk_id": chunk.chunk_id,
-                    "windows": len(chunk.embed_keys),
-                }
-            )
     _insert_all(connection, chunks, rows)
     note_numbers(connection, chunks, [row["seq"] for row in rows])
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
-    _insert_all(connection, outbox, upserts)
 
 
 def _chunk_row(
@@ -409,15 +371,13 @@ def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
 def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     """Remove a dataset with all its rows, and cached entries that only this dataset used.
 
-    A new token makes all its indexes outdated. A note says that its derived files are to be
-    removed, until :func:`forget_removal`. Answers that an interrupted evaluation cached are dropped
-    for all datasets. Log entries and evaluation runs stay.
+    A note says that its derived files are to be removed, until :func:`forget_removal`. Answers that
+    an interrupted evaluation cached are dropped for all datasets. Log entries and evaluation runs
+    stay.
     """
     connection.execute(delete(datasets).where(datasets.c.name == dataset))
-    connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
     of_it = [f"{kind}{dataset}" for kind in _OF_DATASET]
     connection.execute(delete(meta).where(among(meta.c.key, of_it)))
-    set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
     connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
     embedding_cache.purge_unused(connection)
     llm_cache.purge(connection, before=0.0)

@@ -6,7 +6,7 @@ datasets ─┬─ dataset_settings   the settings it was made with
                 │ ├── document_cards    a short description (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
-manifest   what was read, and how that went     outbox   points to upsert or delete
+manifest   what was read, and how that went
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
 llm_cache  answers of language models and rerankers; scores go with their passage's text
@@ -223,19 +223,6 @@ manifest = Table(
     Column("ctime_ns", Integer),
     Column("inode", Integer),
     Column("digest", String),  # hash of its bytes, hexadecimal; NULL: it was not read
-)
-
-outbox = Table(
-    "outbox",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("dataset", String, nullable=False),
-    Column("action", String, nullable=False),  # upsert or delete
-    Column("seq", Integer, nullable=False),
-    Column("chunk_id", String, nullable=False),
-    Column("windows", Integer, nullable=False),
-    Index("outbox_dataset", "dataset", "id"),
-    sqlite_autoincrement=True,
 )
 
 eval_runs = Table(

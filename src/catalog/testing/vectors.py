@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import delete, select, update
 
 from catalog.core.documents import MetadataValue, Modality
-from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
+from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
 from catalog.core.filters import parse_filters
 from catalog.core.scope import Scope
+from catalog.store.backup import back_up, restore
 from catalog.store.database import Database
 from catalog.store.embedding_cache import save
 from catalog.store.engine_types import Hit, Restriction
-from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings, outbox
-from catalog.store.vectors.base import VectorEngine
+from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings
+from catalog.store.vectors.base import VectorEngine, nearest
 from catalog.testing.stores import NOW, drop, make_database, put
 
 DATASET = "notes"
@@ -38,14 +39,10 @@ def vector(*numbers: float) -> Vector:
 
 @dataclass
 class Desk:
-    """A store in a folder, with engines over it that are closed at the end.
-
-    ``derives`` says whether the engine applies the outbox.
-    """
+    """A store in a folder, with engines over it that are closed at the end."""
 
     folder: Path
     open_engine: Callable[[Database, str, Path], VectorEngine]
-    derives: bool = True
     database: Database = field(init=False)
     opened: list[VectorEngine] = field(default_factory=list)
 
@@ -57,6 +54,12 @@ class Desk:
         made = self.open_engine(self.database, DATASET, self.folder / "index")
         self.opened.append(made)
         return made
+
+    def search(
+        self, engine: VectorEngine, asked: Vector, k: int, restriction: Restriction
+    ) -> list[Hit]:
+        """Return what the engine finds in the present state of the store."""
+        return nearest(engine, self.database, asked, k, restriction)
 
     def reopen(self, engine: VectorEngine) -> VectorEngine:
         """Close the engine and open the same index again."""
@@ -143,11 +146,6 @@ def brute_force(desk: Desk, asked: Vector, k: int) -> list[Hit]:
     return [Hit(seq, best[seq]) for seq in sorted(best, key=lambda s: (-best[s], s))[:k]]
 
 
-def pending(connection: Connection) -> int:
-    """Return the number of rows in the outbox."""
-    return connection.scalar(select(func.count()).select_from(outbox)) or 0
-
-
 def found(
     desk: Desk,
     engine: VectorEngine,
@@ -156,7 +154,9 @@ def found(
     k: int = 10,
 ) -> list[str]:
     """Return the documents that a vector finds."""
-    hits = engine.search(asked if asked is not None else vector(1), k, restriction or everything())
+    hits = desk.search(
+        engine, asked if asked is not None else vector(1), k, restriction or everything()
+    )
     return paths_of(desk.database, [hit.seq for hit in hits])
 
 
@@ -164,11 +164,8 @@ class VectorContract:
     """The requirements for every vector engine.
 
     A subclass called ``Test…`` makes its engine in ``open_engine``, for vectors of :data:`DIM`
-    numbers of the model :data:`FINGERPRINT`. An engine that does not apply the outbox sets
-    ``derives`` to ``False``.
+    numbers of the model :data:`FINGERPRINT`.
     """
-
-    derives = True
 
     def open_engine(self, database: Database, dataset: str, folder: Path) -> VectorEngine:
         """Return the engine under test over a dataset; ``folder`` is for its derived files."""
@@ -177,7 +174,7 @@ class VectorContract:
     @pytest.fixture
     def desk(self, tmp_path: Path) -> Iterator[Desk]:
         """Return a store to put documents into, with the engine over it."""
-        with closing(Desk(tmp_path, self.open_engine, self.derives)) as made:
+        with closing(Desk(tmp_path, self.open_engine)) as made:
             yield made
 
     def test_the_nearest_chunks_come_in_the_order_of_a_brute_force_scan(self, desk: Desk) -> None:
@@ -187,7 +184,7 @@ class VectorContract:
         engine = desk.engine()
         for asked in random.normal(size=(10, DIM)).astype(np.float32):
             expected = brute_force(desk, asked, 15)
-            got = engine.search(asked, 15, everything())
+            got = desk.search(engine, asked, 15, everything())
             assert [hit.seq for hit in got] == [hit.seq for hit in expected]
             assert [hit.score for hit in got] == pytest.approx(
                 [hit.score for hit in expected], abs=2e-6
@@ -196,20 +193,20 @@ class VectorContract:
     def test_length_of_query_and_document_vectors_does_not_matter(self, desk: Desk) -> None:
         desk.put("long.md", vector(300, 400))
         desk.put("short.md", vector(0.03, 0.01))
-        (first, second) = desk.engine().search(vector(30, 40), 2, everything())
+        (first, second) = desk.search(desk.engine(), vector(30, 40), 2, everything())
         assert first.score == 1.0
         assert second.score == pytest.approx((3 * 3 + 4 * 1) / (5 * 10**0.5), abs=1e-5)
 
     def test_opposite_vectors_score_minus_one_and_zero_vectors_zero(self, desk: Desk) -> None:
         desk.put("away.md", vector(-2))
         desk.put("nothing.md", vector(0))
-        hits = desk.engine().search(vector(1), 5, everything())
+        hits = desk.search(desk.engine(), vector(1), 5, everything())
         assert [hit.score for hit in hits] == [0.0, -1.0]
 
     def test_a_chunk_scores_as_its_best_window(self, desk: Desk) -> None:
         (seq,) = desk.put("long.md", [vector(0, 1), vector(1, 0), vector(-1, 0)])
         desk.put("other.md", vector(1, 1))
-        assert desk.engine().search(vector(1), 1, everything()) == [Hit(seq, 1.0)]
+        assert desk.search(desk.engine(), vector(1), 1, everything()) == [Hit(seq, 1.0)]
 
     def test_a_chunk_of_many_windows_takes_one_place_only(self, desk: Desk) -> None:
         near = [vector(1, 0.001 * index) for index in range(60)]
@@ -231,29 +228,25 @@ class VectorContract:
 
     def test_an_empty_index_answers_nothing(self, desk: Desk) -> None:
         engine = desk.engine()
-        assert engine.search(vector(1), 5, everything()) == []
+        assert desk.search(engine, vector(1), 5, everything()) == []
         put(desk.database, DATASET, "unembedded.md", "text without a vector")
-        assert engine.search(vector(1), 5, everything()) == []
-        assert engine.refresh() == 0
+        assert desk.search(engine, vector(1), 5, everything()) == []
+        engine.refresh()
         assert engine.rebuild() == 0
 
     @pytest.mark.parametrize("k", [0, -3])
     def test_no_hit_asked_for_is_no_hit_answered(self, desk: Desk, k: int) -> None:
         desk.put("a.md", vector(1))
-        assert desk.engine().search(vector(1), k, everything()) == []
+        assert desk.search(desk.engine(), vector(1), k, everything()) == []
 
     def test_a_chunk_whose_embedding_failed_is_not_found_until_it_is_embedded(
         self, desk: Desk
     ) -> None:
         desk.put("fine.md", vector(1))
-        (late,) = put(desk.database, DATASET, "late.md", "text", embed_keys=["late"])
+        put(desk.database, DATASET, "late.md", "text", embed_keys=["late"])
         engine = desk.engine()
         assert found(desk, engine) == ["fine.md"]
         desk.embed({"late": vector(1, 0.1)})
-        with desk.database.write() as connection:  # as a retry does
-            row = {"action": "upsert", "seq": late, "chunk_id": "late", "windows": 1}
-            connection.execute(insert(outbox).values(dataset=DATASET, **row))
-            connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
         assert found(desk, engine) == ["fine.md", "late.md"]
 
     def test_scope_none_is_everything_and_an_empty_scope_is_nothing(self, desk: Desk) -> None:
@@ -302,7 +295,7 @@ class VectorContract:
     def test_exclusions_hold_where_too_many_chunks_remain_to_name_them(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("catalog.store.vectors.point_search.FEW", 0)
+        monkeypatch.setattr("catalog.store.vectors.points.FEW", 0)
         for index in range(30):
             desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
         desk.put("green.md", vector(0, 1), texts=["a green apple"])
@@ -350,29 +343,34 @@ class VectorContract:
             desk.put(f"{index}.md", vector(1, index / 100))
         desk.put("kept.md", vector(0, 1))
         engine = desk.engine()
-        assert engine.search(vector(1), 3, everything()) != []
+        assert desk.search(engine, vector(1), 3, everything()) != []
         drop(desk.database, DATASET, *(f"{index}.md" for index in range(40)))
-        with desk.database.write() as connection:
-            connection.execute(delete(outbox))
         assert found(desk, engine, k=3) == ["kept.md"]
 
-    def test_refresh_empties_the_outbox_and_a_second_one_has_nothing_to_do(
-        self, desk: Desk
-    ) -> None:
+    def test_an_index_that_follows_has_the_points_of_one_that_is_built(self, desk: Desk) -> None:
         engine = desk.engine()
         engine.refresh()
         desk.put("a.md", vector(1), [vector(0, 1), vector(0, 0, 1)])
-        assert engine.refresh() == 3
-        assert engine.refresh() == 0
+        desk.put("b.md", vector(1, 1))
+        engine.refresh()
+        desk.put("a.md", vector(0, 1))
+        drop(desk.database, DATASET, "b.md")
+        put(desk.database, DATASET, "late.md", "text", embed_keys=[["late", "later"]])
+        desk.embed({"late": vector(1, 0.1)})
+        assert found(desk, engine) == ["late.md", "a.md"]
+        desk.embed({"later": vector(1)})
+        assert found(desk, engine) == ["late.md", "a.md"]
+        assert engine.verify() == 0
+        assert engine.rebuild() == 3
 
     def test_a_closed_index_answers_the_same_when_opened_again(self, desk: Desk) -> None:
         for index in range(20):
             desk.put(f"{index}.md", vector(1, index), vector(index, 1))
         engine = desk.engine()
-        before = engine.search(vector(2, 3), 12, everything())
+        before = desk.search(engine, vector(2, 3), 12, everything())
         engine.close()
         engine.close()
-        assert desk.engine().search(vector(2, 3), 12, everything()) == before
+        assert desk.search(desk.engine(), vector(2, 3), 12, everything()) == before
         assert len(before) == 12
 
     def test_a_rebuilt_index_answers_the_same(self, desk: Desk) -> None:
@@ -380,74 +378,42 @@ class VectorContract:
             desk.put(f"{index}.md", vector(1, index), [vector(index, 1), vector(index, 2)])
         drop(desk.database, DATASET, "3.md")
         engine = desk.engine()
-        before = engine.search(vector(2, 3), 12, everything())
+        before = desk.search(engine, vector(2, 3), 12, everything())
         assert engine.rebuild() == 19 * 3
-        assert engine.search(vector(2, 3), 12, everything()) == before
+        assert desk.search(engine, vector(2, 3), 12, everything()) == before
 
-    def test_outbox_rows_applied_twice_change_nothing(self, desk: Desk) -> None:
-        """Simulate a process killed after points are written and before the rows are removed."""
+    def test_two_engines_that_take_turns_both_see_every_change(self, desk: Desk) -> None:
         engine = desk.engine()
-        engine.refresh()
-        desk.put("a.md", [vector(1), vector(0, 0, 1)])
-        desk.put("b.md", vector(1, 1))
-        desk.put("a.md", vector(0, 1))
-        drop(desk.database, DATASET, "b.md")
-        with desk.database.read() as connection:
-            rows = [dict(row._mapping) for row in connection.execute(select(outbox))]
-        before = engine.search(vector(1), 9, everything())
-        with desk.database.write() as connection:
-            connection.execute(delete(outbox))
-            connection.execute(insert(outbox), rows)
-        assert engine.search(vector(1), 9, everything()) == before
-        assert found(desk, desk.reopen(engine)) == ["a.md"]
-
-    def test_outbox_batches_keep_their_order(
-        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("catalog.store.vectors.outbox.BATCH", 2)
-        engine = desk.engine()
-        engine.refresh()
-        for text in ("one", "two", "one"):
-            desk.put("a.md", vector(1), vector(0, 1), vector(0, 0, 1), texts=[text, "b", "c"])
-        assert found(desk, engine) == ["a.md", "a.md", "a.md"]
-        drop(desk.database, DATASET, "a.md")
         assert found(desk, engine) == []
+        for number in range(4):
+            desk.put(f"{number}.md", vector(1, number))
+            if number:
+                drop(desk.database, DATASET, f"{number - 1}.md")
+            engine = desk.reopen(engine)
+            assert found(desk, engine) == [f"{number}.md"]
+        assert engine.verify() == 0
 
-    def test_a_search_waits_for_no_writer_and_removes_what_it_applied_later(
-        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    def test_row_numbers_that_a_restored_store_uses_again_are_other_passages(
+        self, desk: Desk, tmp_path: Path
     ) -> None:
-        desk.put("a.md", vector(1))
+        desk.put("kept.md", vector(1, 1))
+        back_up(desk.database.file, tmp_path / "copy.db")
+        (used,) = desk.put("lost.md", vector(1))
         engine = desk.engine()
-        engine.refresh()
-        desk.put("b.md", vector(1))
-        write = desk.database.write
-        waits: list[bool] = []
+        assert found(desk, engine) == ["lost.md", "kept.md"]
+        restore(tmp_path / "copy.db", desk.database.file, locks=tmp_path)
+        assert desk.put("new.md", vector(0, 1)) == [used]
+        assert found(desk, engine) == ["kept.md", "new.md"]
+        assert found(desk, desk.reopen(engine)) == ["kept.md", "new.md"]
 
-        def noted(*, wait: bool = True) -> AbstractContextManager[Connection]:
-            waits.append(wait)
-            return write(wait=wait)
-
-        monkeypatch.setattr(desk.database, "write", noted)
-        with write() as connection:
-            for _ in range(2):
-                assert found(desk, engine) == ["a.md", "b.md"]
-            left = pending(connection)
-        assert not any(waits)
-        assert left == (1 if desk.derives else 2)  # flat does not need rows
-        if desk.derives:
-            assert found(desk, engine) == ["a.md", "b.md"]
-            with desk.database.read() as connection:
-                assert pending(connection) == 0
-
-    def test_a_snapshot_that_still_shows_removed_rows_is_searched_as_any(self, desk: Desk) -> None:
+    def test_a_state_that_a_reader_holds_finds_nothing_newer(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1, 1))
         engine = desk.engine()
-        engine.refresh()
-        desk.put("a.md", vector(1))
         with desk.database.snapshot():
-            for _ in range(2):
-                assert found(desk, engine) == ["a.md"]
-        desk.put("a.md", vector(0, 1), texts=["edited"])
-        desk.put("b.md", vector(1))
+            assert found(desk, engine) == ["a.md"]
+            with ThreadPoolExecutor(1) as writer:
+                writer.submit(desk.put, "b.md", vector(1)).result()
+            assert found(desk, engine) == ["a.md"]
         assert found(desk, engine) == ["b.md", "a.md"]
 
     def test_other_datasets_never_answer(self, desk: Desk) -> None:
@@ -458,8 +424,6 @@ class VectorContract:
         assert found(desk, engine) == ["mine.md"]
         theirs = Restriction(DATASET, Scope.of(["other:theirs.md"]))
         assert found(desk, engine, theirs) == []
-        with pytest.raises(InputError, match="other"):
-            engine.search(vector(1), 1, Restriction("other"))
 
     @pytest.mark.parametrize("shape", [(), (DIM - 1,), (DIM + 1,), (1, DIM)])
     def test_a_query_of_another_dimension_is_refused(
@@ -467,13 +431,13 @@ class VectorContract:
     ) -> None:
         desk.put("a.md", vector(1))
         with pytest.raises(EmbeddingMismatchError, match="rebuild"):
-            desk.engine().search(np.ones(shape, dtype=np.float32), 1, everything())
+            desk.search(desk.engine(), np.ones(shape, dtype=np.float32), 1, everything())
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_a_query_that_is_not_finite_is_refused(self, desk: Desk, bad: float) -> None:
         desk.put("a.md", vector(1))
         with pytest.raises(EmbeddingError, match="NaN or infinity"):
-            desk.engine().search(vector(1, bad), 1, everything())
+            desk.search(desk.engine(), vector(1, bad), 1, everything())
 
     def test_readers_in_threads_never_see_two_revisions_while_another_thread_writes(
         self, desk: Desk
@@ -483,7 +447,7 @@ class VectorContract:
         engine.refresh()
 
         def read(_: int) -> list[int]:
-            return [hit.seq for hit in engine.search(vector(1), 9, everything())]
+            return [hit.seq for hit in desk.search(engine, vector(1), 9, everything())]
 
         with ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(read, index) for index in range(40)]
@@ -501,9 +465,11 @@ class VectorContract:
         for index in range(10):
             desk.put(f"{index}.md", vector(1, index))
         engine = desk.engine()
-        expected = engine.search(vector(1), 4, everything())
+        expected = desk.search(engine, vector(1), 4, everything())
         with ThreadPoolExecutor(3) as pool:
-            answers = [pool.submit(engine.search, vector(1), 4, everything()) for _ in range(30)]
+            answers = [
+                pool.submit(desk.search, engine, vector(1), 4, everything()) for _ in range(30)
+            ]
             for _ in range(3):
                 engine.rebuild()
                 engine.close()

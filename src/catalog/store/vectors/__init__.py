@@ -44,18 +44,11 @@ def get_vector_engine(
 
 
 def open_qdrant(setup: EngineSetup) -> VectorEngine:
-    """Return Qdrant in this process, or on a server if one is set."""
-    rag, of_dataset = setup.rag, (setup.database, setup.dataset)
-    if rag.qdrant_url is None:
-        from catalog.store.vectors.edge import EdgeEngine
+    """Return Qdrant by URL if one is set, else by path."""
+    if setup.rag.qdrant_url is None:
+        from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 
-        return EdgeEngine(*of_dataset, setup.folder, setup.dim, setup.fingerprint)
-    from catalog.store.vectors.qdrant_server import open_client
-    from catalog.store.vectors.server import ServerEngine
+        return QdrantEdgeEngine(setup)
+    from catalog.store.vectors.qdrant import QdrantServerEngine
 
-    options = rag.qdrant
-    client = open_client(rag.qdrant_url, rag.qdrant_api_key, options.timeout_seconds)
-    model = (setup.dim, setup.fingerprint)
-    return ServerEngine(
-        *of_dataset, client, options.collection_prefix, *model, options=options, owns_client=True
-    )
+    return QdrantServerEngine(setup)

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from catalog.store.engine_types import Hit, Restriction
+from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
+from catalog.store.database import Database
+from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from sqlalchemy import Connection
 
-POINTS_LOCK = "lock"  # in the folder of an index, while it is open
+    Vector = npt.NDArray[np.float32]
+    Seqs = npt.NDArray[np.int64]
 
 
-class VectorEngine(Protocol):
-    """Nearest-neighbour search over one dataset's embedded windows."""
+POINTS_LOCK = "lock"  # in the folder of an index
+
+
+class RankedVectors(Protocol):
+    """The passages of a dataset in one state, to rank by their vectors."""
 
     @property
-    def name(self) -> str:
-        """Return the engine's name in settings, stages and explanations."""
-        ...
-
-    def search(
-        self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
-    ) -> list[Hit]:
-        """Return the ``k`` chunks with the nearest windows, best first, ties by row number.
-
-        ``vector`` has shape ``(dim,)`` and any length. A score is the cosine with the chunk's best
-        window, in [-1, 1], to six decimals. Only live chunks that the restriction allows are
-        returned. An empty index, ``k`` below 1 and an empty scope give ``[]``. Raises
-        ``EmbeddingMismatchError`` for another dimension, ``EmbeddingError`` for NaN or infinity,
-        ``EngineError`` if the index fails, and ``EngineLockedError`` if another process holds it.
-        """
+    def stamp(self) -> Stamp:
+        """Return the state."""
         ...
 
     @property
@@ -39,12 +33,32 @@ class VectorEngine(Protocol):
         """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
         ...
 
-    def pop_defect(self) -> str:
-        """Return why a damaged index was rebuilt since the last call; "" if it was not."""
+    def rank(self, vector: Vector, k: int, allowed: Seqs | None = None) -> Hits:
+        """Return the ``k`` passages with the nearest windows, best first, ties by row number.
+
+        ``vector`` has shape ``(dim,)`` and any length. A score is the cosine with the passage's
+        best window, to six decimals. ``allowed`` are the passages that may answer, ascending;
+        ``None`` for all. ``fallback`` of the hits says why newer passages are missing. Raises
+        :class:`EmbeddingMismatchError` for another dimension, :class:`EmbeddingError` for NaN or
+        infinity, and :class:`EngineError` kinds; it may be called after the transaction.
+        """
         ...
 
-    def refresh(self) -> int:
-        """Apply the outbox in order; return the number of points changed. Repeating it is safe."""
+
+class VectorEngine(Protocol):
+    """Nearest-neighbour search over one dataset's embedded windows; follows the store by itself."""
+
+    @property
+    def name(self) -> str:
+        """Return the engine's name in settings, stages and explanations."""
+        ...
+
+    def at(self, connection: Connection) -> RankedVectors:
+        """Return the passages in the state that ``connection`` sees."""
+        ...
+
+    def refresh(self) -> None:
+        """Bring the index up to date, so that no search has to."""
         ...
 
     def rebuild(self) -> int:
@@ -56,5 +70,30 @@ class VectorEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush, and release files and locks."""
+        """Release memory, files and locks; the engine may be used again."""
         ...
+
+
+def nearest(
+    engine: VectorEngine, database: Database, vector: Vector, k: int, restriction: Restriction
+) -> Hits:
+    """Return the ``k`` nearest passages that the restriction allows; raises like ``rank``."""
+    with database.read() as connection:
+        ranking = engine.at(connection)
+        allowed = allowed_seqs(connection, restriction, ranking.stamp)
+    return ranking.rank(vector, k, allowed)
+
+
+def query_vector(vector: Vector, dim: int) -> Vector:
+    """Return a query's vector with length 1 (or 0); raise like :meth:`RankedVectors.rank`."""
+    import numpy as np
+
+    if vector.shape != (dim,):
+        raise EmbeddingMismatchError(
+            f"the query vector has shape {vector.shape}, but the index has ({dim},): search with "
+            "the model that embedded the documents, or rebuild the index"
+        )
+    if not np.isfinite(vector).all():
+        raise EmbeddingError("the embedding of the query contains NaN or infinity")
+    length = float(np.linalg.norm(vector))
+    return np.asarray(vector / length if length > 0 else vector, dtype=np.float32)

@@ -8,8 +8,6 @@ same. Qdrant is faster from about 100,000 passages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import permutations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +21,14 @@ from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
 from catalog.store.engine_types import (
     FLAT,
     Hits,
-    Restriction,
     Spread,
     Stamp,
-    allowed_seqs,
     best_first,
     read_stamp,
 )
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.schema import chunk_windows, chunks, embeddings
-from catalog.store.vectors.point_search import check_dataset
-from catalog.store.vectors.points import query_vector
+from catalog.store.vectors.base import query_vector
 
 Floats = npt.NDArray[np.float32]
 FILE = "vectors.index"
@@ -87,13 +82,10 @@ class Vectors:
         return len(self.known)
 
     def rank(self, query: Floats, k: int, allowed: Seqs | None = None) -> Hits:
-        """Return the ``k`` passages with the nearest windows, best first, ties by row number.
-
-        ``query`` has length 1. ``allowed`` are the passages that may answer, ``None`` for all; the
-        spread is that of all.
-        """
-        if len(self.seqs) == 0:
+        """Rank as ``RankedVectors`` says; the spread is that of all."""
+        if len(self.seqs) == 0 or k <= 0:
             return Hits()
+        query = query_vector(query, self.rows.shape[1])
         scores, seqs = np.maximum.reduceat(multiply(self.rows, query), self._first), self._owners
         spread = Spread(float(scores.mean()), float(scores.std()))
         if allowed is not None:
@@ -139,16 +131,16 @@ def read_windows(connection: Connection, seqs: Iterable[int], dim: int = 0) -> W
     return Windows(joined_rows, np.array(owners, np.int64), list(waiting), damaged)
 
 
-class VectorIndex(Following[Vectors]):
-    """The matrix of one dataset, in ``folder``; :meth:`at` gives one state of it."""
+class FlatEngine(Following[Vectors]):
+    """The matrix of one dataset; safe to share between threads."""
 
+    name = "flat"
     follows_vectors = True
 
-    def __init__(
-        self, database: Database, dataset: str, folder: Path, dim: int, fingerprint: str
-    ) -> None:
-        super().__init__(database, dataset, folder / FILE, [fingerprint, dim])
-        self.dim = dim
+    def __init__(self, setup: EngineSetup) -> None:
+        file, made_by = setup.folder / FILE, [setup.fingerprint, setup.dim]
+        super().__init__(setup.database, setup.dataset, file, made_by)
+        self.dim = setup.dim
 
     def follow(self, connection: Connection, held: Vectors | None, stamp: Stamp) -> Vectors:
         """Drop the rows of passages that are gone, and read vectors that are new."""
@@ -194,64 +186,25 @@ class VectorIndex(Following[Vectors]):
         windows = Windows(arrays["rows"], arrays["seqs"], arrays["waiting"].tolist(), set())
         return Vectors(stamp, windows, arrays["known"], about["damaged"])
 
-
-class FlatEngine:
-    """Cosine similarity with every window of the dataset; safe to share between threads."""
-
-    name = "flat"
-
-    def __init__(
-        self, database: Database, dataset: str, folder: Path, dim: int, fingerprint: str
-    ) -> None:
-        self._database, self.index = (
-            database,
-            VectorIndex(database, dataset, folder, dim, fingerprint),
-        )
-        self.damaged: frozenset[str] = frozenset()
-
-    def search(self, vector: Floats, k: int, restriction: Restriction) -> Hits:
-        """Search as :class:`VectorEngine` says, in the store as committed when the call begins."""
-        check_dataset(restriction, self.index.dataset)
-        query = query_vector(vector, self.index.dim)
-        if k <= 0 or restriction.scope.is_nothing:
-            return Hits()
-        with self._database.read() as connection:
-            vectors = self.index.at(connection)
-            allowed = allowed_seqs(connection, restriction, vectors.stamp)
-        self.damaged = vectors.damaged
-        return vectors.rank(query, k, allowed)
-
-    def pop_defect(self) -> str:
-        """Return "": a file that cannot be used costs only the time to read the store."""
-        return ""
-
-    def refresh(self) -> int:
-        """Save what changed; return the number of windows of the passages that did."""
-        before = self.index.held
-        after = self.index.save()
-        if before is None:
-            return len(after.seqs)
-        return sum(int((~np.isin(a.seqs, b.seqs)).sum()) for a, b in permutations((before, after)))
+    def refresh(self) -> None:
+        """Save what changed."""
+        self.save()
 
     def rebuild(self) -> int:
         """Read everything again; return the number of windows."""
-        self.index.close()
-        self.index.file.unlink(missing_ok=True)
-        return len(self.index.save().seqs)
+        self.close()
+        self.file.unlink(missing_ok=True)
+        return len(self.save().seqs)
 
     def verify(self) -> int:
         """Return the number of windows that differ from the store."""
-        with self._database.read() as connection:
-            held = self.index.at(connection)
-            stored = self.index.follow(connection, None, held.stamp)
+        with self.database.read() as connection:
+            held = self.at(connection)
+            stored = self.follow(connection, None, held.stamp)
         if len(held.seqs) != len(stored.seqs):
             return abs(len(held.seqs) - len(stored.seqs))
         is_same = np.isclose(held.rows, stored.rows, atol=1e-5).all(axis=1)
-        return int((~(is_same & (held.seqs == stored.seqs))).sum()) + self.index.is_damaged()
-
-    def close(self) -> None:
-        """Release the memory; the next search reads the file again."""
-        self.index.close()
+        return int((~(is_same & (held.seqs == stored.seqs))).sum()) + self.is_damaged()
 
 
 class VectorSample:
@@ -272,10 +225,9 @@ class VectorSample:
                 seqs = draw_passages(connection, self._dataset, SAMPLE)
                 known = live_seqs(connection, self._dataset)
                 held = self._held = Vectors(stamp, read_windows(connection, seqs), known)
-        length = float(np.linalg.norm(vector))
-        if len(held.seqs) == 0 or length == 0:
+        if len(held.seqs) == 0 or not vector.any():
             return 0, FLAT
-        return len(held), held.rank(vector / length, 1).spread
+        return len(held), held.rank(vector, 1).spread
 
 
 def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> Sequence[int]:
@@ -283,9 +235,3 @@ def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> 
     is_here = of_datasets(chunks.c.dataset, dataset)  # ids are hashes, so their order is random
     drawn = select(chunks.c.seq).where(is_here).order_by(chunks.c.chunk_id).limit(limit)
     return connection.scalars(drawn).all()
-
-
-def open_engine(setup: EngineSetup) -> FlatEngine:
-    """Return the engine ``flat``."""
-    of_dataset = (setup.database, setup.dataset, setup.folder)
-    return FlatEngine(*of_dataset, setup.dim, setup.fingerprint)

@@ -1,30 +1,48 @@
-"""Read a Qdrant collection that other software filled; never write to it."""
+"""Read a Qdrant collection that other software filled; never write to it.
+
+A filter becomes one condition on payloads, written as JSON like in Qdrant's REST interface
+(https://qdrant.tech/documentation/concepts/filtering/). ``True`` and ``False`` are conditions that
+always or never hold: Qdrant takes an empty list of alternatives for no condition.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from qdrant_client import models
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import ConfigError, FilterError, UnknownFieldError
-from catalog.core.filters import TEXT_OPS, WORD_FIELDS, Condition, Op, value_kind
-from catalog.store.vectors.point_search import ConditionCompiler, PointCondition, finite
-from catalog.store.vectors.qdrant_server import QdrantServer
+from catalog.core.filters import (
+    TEXT_OPS,
+    WORD_FIELDS,
+    And,
+    Condition,
+    Filter,
+    Not,
+    Op,
+    Or,
+    comparable_number,
+    value_kind,
+)
+from catalog.store.vectors.qdrant import QdrantServer
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+PayloadCondition = dict[str, Any]
 _BOUNDS = {Op.GT: "gt", Op.GTE: "gte", Op.LT: "lt", Op.LTE: "lte"}
+_LARGEST = sys.float_info.max  # JSON has no infinity
 _NAMED = 10  # collections in one message
 _DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # with these a larger score is nearer
 
 
-class PayloadFilterCompiler(ConditionCompiler):
-    """Turn a filter into a condition on payloads.
+class PayloadFilterCompiler:
+    """Turn a filter into a condition on payloads, with the meaning set in ``core.filters``.
 
     ``keys`` maps our fields to names in the payload. Other fields that the collection indexes
     (``indexes``: kind by payload name) keep their names. Text must match as a whole; fields in
@@ -40,39 +58,75 @@ class PayloadFilterCompiler(ConditionCompiler):
         how = {name: "by words" if name in WORD_FIELDS else "whole" for name in fields}
         return ", ".join(f"{name} {way}" for name, way in how.items())
 
-    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
-        return self._some([self._is(field, value) for value in values])
+    def compile(self, tree: Filter) -> PayloadCondition | bool:
+        """Return the filter as a condition on payloads."""
+        match tree:
+            case And():
+                return _combine("must", [self.compile(part) for part in tree.parts])
+            case Or():
+                return _combine("should", [self.compile(part) for part in tree.parts])
+            case Not():
+                return _not(self.compile(tree.part))
+            case Condition():
+                return self._condition(tree)
 
-    def _is(self, field: str, value: MetadataScalar) -> PointCondition:
-        key = self._key(field)
-        if value_kind(value) == "n":
-            return {"key": key, "range": dict.fromkeys(("gte", "lte"), finite(value))}
-        if isinstance(value, str) and field in WORD_FIELDS:
-            return {"key": key, "match": {"text": value}}
-        return {"key": key, "match": {"value": value}}
-
-    def _present(self, field: str) -> PointCondition | bool:
-        return {"must_not": [{"is_empty": {"key": self._key(field)}}]}
-
-    def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
-        key = self._key(condition.field)
-        if condition.op in TEXT_OPS:
-            return {"key": key, "match": {"text": bound}}
-        if value_kind(bound) != "n":
+    def _condition(self, condition: Condition) -> PayloadCondition | bool:
+        key, value = self._key(condition.field), condition.value
+        items = value if isinstance(value, tuple) else (value,)
+        tests: list[PayloadCondition | bool] = [
+            self._is(condition.field, key, item) for item in items if item is not None
+        ]
+        match condition.op:
+            case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
+                return _combine("should", tests)
+            case Op.NE | Op.NIN:
+                return _not(_combine("should", tests))
+            case Op.ALL:
+                return _combine("must", tests)
+            case Op.IS_EMPTY:
+                return {"is_empty": {"key": key}}
+            case op if op in TEXT_OPS:
+                return {"key": key, "match": {"text": items[0]}}
+        if value_kind(items[0]) != "n":  # type: ignore[arg-type]
             raise FilterError(
                 f"{condition.field} {condition.op.value} needs a number in a collection that "
                 "other software filled"
             )
-        return {"key": key, "range": {_BOUNDS[condition.op]: finite(bound)}}
+        return {"key": key, "range": {_BOUNDS[condition.op]: _finite(items[0])}}
+
+    def _is(self, field: str, key: str, value: MetadataScalar) -> PayloadCondition:
+        if value_kind(value) == "n":
+            return {"key": key, "range": dict.fromkeys(("gte", "lte"), _finite(value))}
+        by_words = isinstance(value, str) and field in WORD_FIELDS
+        return {"key": key, "match": {"text" if by_words else "value": value}}
 
     def _key(self, field: str) -> str:
-        key = self._keys.get(field, field)
         if field not in self._keys and field not in self._indexes:
             known = ", ".join(sorted({*self._keys, *self._indexes}))
             raise UnknownFieldError(
                 f"the collection cannot be filtered by {field!r}; fields: {known}"
             )
-        return key
+        return self._keys.get(field, field)
+
+
+def _finite(number: object) -> float:
+    return max(-_LARGEST, min(_LARGEST, comparable_number(number)))  # type: ignore[arg-type]
+
+
+def _not(part: PayloadCondition | bool) -> PayloadCondition | bool:
+    return not part if isinstance(part, bool) else {"must_not": [part]}
+
+
+def _combine(
+    kind: Literal["must", "should"], parts: Sequence[PayloadCondition | bool]
+) -> PayloadCondition | bool:
+    neutral = kind == "must"  # the constant that changes nothing; the other decides alone
+    if (not neutral) in parts:
+        return not neutral
+    conditions = [part for part in parts if not isinstance(part, bool)]
+    if len(conditions) < 2:
+        return conditions[0] if conditions else neutral
+    return {kind: conditions}
 
 
 class ForeignPoint(NamedTuple):
@@ -134,7 +188,7 @@ class ForeignCollection:
         shape: CollectionShape,
         vector: npt.NDArray[np.float32],
         limit: int,
-        condition: PointCondition | None,
+        condition: PayloadCondition | None,
         threshold: float | None,
     ) -> list[ForeignPoint]:
         """Return the nearest points that meet the condition, best first, at most ``limit``.

@@ -1,286 +1,371 @@
-"""Read the points of an index from the store: vectors with their payloads.
+"""Follow the store with points: the vectors of a dataset in an index outside of the store.
 
-    chunk    the chunk id, by which hits are joined to the store
-    doc_id   the source document id (LlamaIndex uses this key, too)
-    page     the numbers of the chunk's pages, if it has pages
-    kv       a token for each value of every other field, and one for each field with a value
-
-On a server, if set, also the passage as LlamaIndex's ``QdrantVectorStore`` writes it:
-
-    _node_content, _node_type    text, metadata and source of a ``TextNode``, as JSON
-    path, title                  for its metadata filters
-
-So one keyword index serves every field and value: dots, quotes, booleans and fields of mixed types
-need no special care. ``dataset`` is the collection; ``path`` and ``source_doc_id`` are ``doc_id``;
-none of them needs a token.
+A point is an embedded window. Its id is a hash of row number, passage and vector, so equal ids are
+equal points. A record with the points says which state of the dataset they have. It is removed
+before the points change and written after them. If it names another state than the store, ids are
+listed and compared; the engine that wrote it knows its row numbers and compares those.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from hashlib import sha1
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection, select
 
-from catalog.core.documents import Chunk, MetadataScalar, last_page
-from catalog.core.errors import DamagedDocumentError, EmbeddingError, EmbeddingMismatchError
-from catalog.core.filters import comparable_number, value_kind
-from catalog.core.ids import point_id, sha1_hex
-from catalog.store.checksums import is_whole_vector
-from catalog.store.embedding_cache import decode
-from catalog.store.filter_sql import among, decoded_value
-from catalog.store.schema import (
-    chunk_sections,
-    chunk_windows,
-    chunks,
-    document_fields,
-    documents,
-    embedded_windows,
-    embeddings,
+from catalog.core.errors import (
+    EmbeddingMismatchError,
+    EngineBlockedError,
+    EngineError,
+    EngineLockedError,
+    StoreBusyError,
+    StoreError,
 )
+from catalog.store.checksums import documents_of_vectors, is_whole_vector
+from catalog.store.database import EngineSetup, hold_lock
+from catalog.store.derived import NO_DATASET, Seqs, live_seqs
+from catalog.store.engine_types import Hit, Hits, Stamp, best_first, read_stamp
+from catalog.store.filter_sql import among
+from catalog.store.schema import chunk_windows, chunks, documents, embedded_windows, embeddings
+from catalog.store.statistics import count_vectors
+from catalog.store.vectors.base import POINTS_LOCK, query_vector
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from catalog.store.vectors.base import Vector
 
-    Vector = npt.NDArray[np.float32]
-
-
-CHUNK = "chunk"
-DOC = "doc_id"
-PAGE = "page"
-TOKENS = "kv"
-UNTOKENED = frozenset({"dataset", "source_doc_id", "path", "page"})
-_LONGEST = 256  # characters; longer values are known by their hash
-_SEPARATOR = "\x1f"
+FORMAT = 4  # of ids, payload and record
+FEW = 2_000  # passages: an index is asked for no longer list of them
+SEQ, CHUNK, DOC = "seq", "chunk", "doc_id"  # keys of the payload
+_BATCH = 1_000  # passages read or removed at a time
+_MOST_SPARE = 24  # additional points at first, for second windows
+_MOST_WAIT = 600.0  # seconds until another process has written
+_PATIENCE = 5.0  # seconds that a search waits for another thread to follow the store
+_BEHIND = "another process brings the vectors up to date: newer passages are found by words only"
+_MOST_TIES = 4_096  # points fetched to order equal scores by row number
 
 
-def value_token(field: str, value: MetadataScalar) -> str:
-    """Return the token of a field's value; tokens are equal exactly if field and value are."""
-    kind = value_kind(value)
-    if isinstance(value, str):
-        text = value if len(value) <= _LONGEST else sha1_hex(value)
-        kind = "s" if len(value) <= _LONGEST else "h"
-    else:
-        text = str(value).lower() if isinstance(value, bool) else repr(comparable_number(value))
-    return f"{_name(field)}{_SEPARATOR}{kind}:{text}"
+class Point(NamedTuple):
+    """An embedded window: its id, its vector of length 1 (or 0), its payload."""
 
-
-def presence_token(field: str) -> str:
-    """Return the token of a field that has any value."""
-    return f"{_name(field)}{_SEPARATOR}*"
-
-
-def tokens(fields: Mapping[str, Iterable[MetadataScalar]]) -> list[str]:
-    """Return every token of these fields, without repetition."""
-    all_tokens = [
-        token
-        for field, values in fields.items()
-        if field not in UNTOKENED
-        for value in values
-        for token in (value_token(field, value), presence_token(field))
-    ]
-    return list(dict.fromkeys(all_tokens))
-
-
-def _name(field: str) -> str:
-    """Return the field's name in a token; a name with the separator is replaced by a hash."""
-    plain = _SEPARATOR not in field and len(field) <= _LONGEST
-    return field if plain else _SEPARATOR + sha1_hex(field)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPoint:
-    """An embedded window: its deterministic id, its vector of length 1 (or 0), its payload."""
-
-    id: str
+    id: int
     vector: Vector
     payload: dict[str, Any]
 
 
-class PointIndex(Protocol):
-    """A place for points; the engines that use points differ in it."""
+class FoundPoint(NamedTuple):
+    """A point that a search found: row number and id of its passage, and its cosine."""
 
-    def upsert(self, points: Sequence[IndexPoint]) -> None:
-        """Add points, or replace those of the same id."""
-        ...
+    seq: int
+    chunk_id: str
+    score: float
 
-    def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that do not exist are ignored."""
-        ...
 
-    @property
+class Held(NamedTuple):
+    """The state that the points have: its passages, and those that lack a vector."""
+
+    stamp: Stamp
+    known: Seqs
+    waiting: Seqs
+
+
+class PointEngine(ABC):
+    """Nearest points of one dataset; a subclass keeps them. Safe to share between threads.
+
+    Nothing is opened before the first search or refresh.
+    """
+
+    name: str
+    is_shared = True  # whether several processes may have the points open
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self.database, self.dataset, self.folder = setup.database, setup.dataset, setup.folder
+        self.dim = setup.dim
+        self.made_by = {"format": FORMAT, "dataset": setup.dataset, "dim": setup.dim}
+        self.made_by |= {"fingerprint": setup.fingerprint}
+        self.damaged: frozenset[str] = frozenset()
+        self.held: Held | None = None
+        self._at: Points | None = None
+        self._guard = RLock()
+
+    @abstractmethod
+    def open(self, *, anew: bool = False) -> str:
+        """Open the index, or create it if it is missing, ``anew`` or made by something else.
+
+        Return the state in its record, "" without one.
+        """
+
+    @abstractmethod
+    def note(self, state: str) -> None:
+        """Write the record, when all points are durable; with "" remove it."""
+
+    @abstractmethod
     def count(self) -> int:
         """Return the number of points."""
-        ...
 
-    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of the points that exist, by id."""
-        ...
+    @abstractmethod
+    def ids(self) -> dict[int, int]:
+        """Return the row number of every point by its id."""
 
-    def flush(self) -> None:
-        """Return when everything done so far survives the end of this process."""
-        ...
+    @abstractmethod
+    def add(self, points: Sequence[Point]) -> None:
+        """Add points, or replace those of the same id."""
 
+    @abstractmethod
+    def remove(self, seqs: list[int]) -> None:
+        """Remove the points of these passages."""
 
-class ListedPointIndex(PointIndex, Protocol):
-    """A :class:`PointIndex` that can list all its points."""
+    @abstractmethod
+    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
+        """Return the points of these passages nearest to a vector of length 1, best first."""
 
-    def pages(self) -> Iterator[list[str]]:
-        """Yield the ids of all points in batches."""
-        ...
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove the index of a removed dataset."""
 
+    def locks(self, seconds: float) -> list[AbstractContextManager[None]]:
+        """Return the locks to hold for writing; taking one may wait as long, then it raises."""
+        return [hold_lock(self.folder / POINTS_LOCK, seconds=seconds, busy="it is held")]
 
-def load_points(
-    connection: Connection,
-    seqs: Sequence[int],
-    dim: int,
-    damaged: set[str],
-) -> list[IndexPoint]:
-    """Return the points of these chunks, by chunk and window.
+    @contextmanager
+    def lock(self, *, wait: bool) -> Iterator[None]:
+        """Keep other processes from changing the points; raise :class:`EngineLockedError`."""
+        with ExitStack() as held:
+            try:
+                for one in self.locks(_MOST_WAIT if wait else 0.0):
+                    held.enter_context(one)
+            except StoreBusyError as error:
+                message = f"another process is writing the vectors of {self.dataset!r}"
+                raise EngineLockedError(message) from error
+            except StoreError as error:
+                raise EngineBlockedError(str(error)) from error
+            yield
 
-    Chunks that are gone and windows without a vector are left out. So are damaged windows; the ids
-    of their documents are added to ``damaged``. Raises :class:`EmbeddingMismatchError` for a stored
-    vector of another dimension.
-    """
-    columns = (
-        chunks.c.seq,
-        chunks.c.chunk_id,
-        chunks.c.document_id,
-        documents.c.source_doc_id,
-        chunks.c.page,
-        chunks.c.page_breaks,
-        chunks.c.modality,
-        chunk_windows.c.window,
-        embeddings.c.embed_key,
-        embeddings.c.vector,
-        embeddings.c.checksum,
-    )
-    joined = embedded_windows.join(documents, documents.c.id == chunks.c.document_id)
-    query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
-    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
-    tokens_of = _read_tokens(connection, rows, seqs)
-    points = []
-    for row in rows:
+    def at(self, connection: Connection) -> Points:
+        """Return the passages in the state that ``connection`` sees."""
+        stamp, at = read_stamp(connection, self.dataset) or NO_DATASET, self._at
+        if at is None or at.stamp != stamp:
+            at = self._at = Points(self, stamp, live_seqs(connection, self.dataset))
+        return at
+
+    def follow(self, stamp: Stamp) -> str | None:
+        """Bring the points up to date; return why that was not possible, "" if it was.
+
+        ``None`` if the dataset has been removed, which needs no index.
+        """
+        if self._has(stamp):
+            return ""
+        with self.database.read(latest=True) as connection:
+            if read_stamp(connection, self.dataset) is None:
+                return None
+        if not self._guard.acquire(timeout=_PATIENCE):
+            return _BEHIND
         try:
-            points.append(_point(row, tokens_of[row.seq], dim))
-        except DamagedDocumentError as error:
-            damaged.add(error.document)
-    return points
+            if not self._has(stamp):
+                with self.lock(wait=False):
+                    self._bring_up()
+        except EngineLockedError:
+            if not self.is_shared:
+                raise
+            return _BEHIND
+        finally:
+            self._guard.release()
+        return ""
+
+    def refresh(self) -> None:
+        """Bring the points up to date; compare all if some were lost."""
+        with self._guard, self.lock(wait=True):
+            self._bring_up()
+            with self.database.read(latest=True) as connection:
+                expected = count_vectors(connection, self.dataset)
+            if self.held is not None and self.count() != expected:
+                self.held = None
+                self.note("")
+                self._bring_up()
+
+    def rebuild(self) -> int:
+        """Fill a new index from the store and return its number of points."""
+        with self._guard, self.lock(wait=True):
+            self.held = None
+            self.open(anew=True)
+            self._bring_up()
+            return self.count()
+
+    def verify(self) -> int:
+        """Return the number of points that are missing or superfluous."""
+        with self._guard, self.lock(wait=True):
+            self._bring_up()
+            stored = self.ids()
+            with self.database.read(latest=True) as connection:
+                seqs = live_seqs(connection, self.dataset).tolist()
+                wanted = {one.id for batch in self._load(connection, seqs) for one in batch}
+            return len(wanted ^ stored.keys())
+
+    def close(self) -> None:
+        """Forget the state; the next search reads the record again."""
+        self.held = None
+
+    def _has(self, stamp: Stamp) -> bool:
+        return self.held is not None and self.held.stamp.state == stamp.state
+
+    def _bring_up(self) -> None:
+        with self.database.read(latest=True) as connection:
+            stamp = read_stamp(connection, self.dataset) or NO_DATASET
+            known, waiting = live_seqs(connection, self.dataset), _waiting(connection, self.dataset)
+        if stamp == NO_DATASET:
+            self.held = None
+            self.drop()
+            return
+        state, held = self.open(), self.held
+        gone = new = np.empty(0, np.int64)
+        if held is not None and held.stamp.state == state and held.stamp.is_related(stamp):
+            gone = np.setdiff1d(held.known, known)
+            new = np.setdiff1d(known, np.setdiff1d(held.known, held.waiting))
+        elif state != stamp.state:
+            gone, new = self._compare(known)
+        if state != stamp.state:
+            self.note("")
+            for start in range(0, len(gone), _BATCH):
+                self.remove(gone[start : start + _BATCH].tolist())
+            for start in range(0, len(new), _BATCH):
+                with self.database.read(latest=True) as connection:
+                    (points,) = self._load(connection, new[start : start + _BATCH].tolist())
+                if points:
+                    self.add(points)
+            self.note(stamp.state)
+        self.held = Held(stamp, known, waiting)
+
+    def _compare(self, known: Seqs) -> tuple[Seqs, Seqs]:
+        """Return the passages with points to remove, and those with points to add."""
+        stored, wanted = self.ids(), dict[int, int]()
+        with self.database.read(latest=True) as connection:
+            for start in range(0, len(known), _BATCH):
+                batch = known[start : start + _BATCH].tolist()
+                rows = connection.execute(_IDS.where(among(chunks.c.seq, batch)))
+                wanted |= {_id(*row): row.seq for row in rows}
+        gone = {seq for number, seq in stored.items() if number not in wanted}
+        new = {seq for number, seq in wanted.items() if number not in stored or seq in gone}
+        return np.array(sorted(gone), np.int64), np.array(sorted(new), np.int64)
+
+    def _load(self, connection: Connection, seqs: Sequence[int]) -> Iterator[list[Point]]:
+        """Yield the points of these passages in batches; note documents with damaged vectors."""
+        for start in range(0, len(seqs), _BATCH):
+            query = _POINTS.where(among(chunks.c.seq, seqs[start : start + _BATCH]))
+            points, damaged = [], []
+            for row in connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)):
+                if not is_whole_vector(row.embed_key, row.vector, row.checksum):
+                    damaged.append(row.embed_key)
+                    continue
+                vector = np.frombuffer(row.vector, "<f4")
+                if vector.shape != (self.dim,):
+                    raise EmbeddingMismatchError(
+                        f"the store has vectors of {len(vector)} dimensions, but the index expects "
+                        f"{self.dim}: rebuild the dataset with one embedding model"
+                    )
+                number = _id(row.seq, row.chunk_id, row.window, row.embed_key)
+                points.append(Point(number, query_vector(vector, self.dim), _payload(row)))
+            if damaged:
+                self.damaged |= {*documents_of_vectors(connection, damaged)}
+            yield points
 
 
-def add_texts(points: Iterable[IndexPoint], loaded: Mapping[str, Chunk]) -> None:
-    """Add to the points the passages with these ids, in LlamaIndex's form."""
-    for point in points:
-        chunk = loaded.get(point.payload[CHUNK])
-        if chunk is None:
-            continue
-        metadata = {
-            **chunk.metadata,
-            "dataset": chunk.dataset,
-            "path": chunk.path,
-            "title": chunk.title,
-            "heading_path": list(chunk.heading_path),
-            **{
-                name: value
-                for name in ("page", "line_start", "line_end", "time_start", "time_end")
-                if (value := getattr(chunk.locator, name)) is not None
-            },
-        }
-        node = {
-            "class_name": "TextNode",
-            "id_": chunk.chunk_id,
-            "text": chunk.text,
-            "metadata": metadata,
-            "start_char_idx": chunk.start_offset,
-            "end_char_idx": chunk.end_offset,
-            "relationships": {_SOURCE: {"node_id": chunk.source_doc_id}},
-        }
-        point.payload["_node_type"] = "TextNode"
-        point.payload["_node_content"] = json.dumps(node, ensure_ascii=False)
-        point.payload.update(path=chunk.path, title=chunk.title)
+class Points:
+    """The passages of a dataset in one state, and the points to rank them by."""
+
+    def __init__(self, engine: PointEngine, stamp: Stamp, known: Seqs) -> None:
+        self.stamp, self._engine, self._known = stamp, engine, known
+
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Return the ids of documents with a damaged vector."""
+        return self._engine.damaged
+
+    def rank(self, vector: Vector, k: int, allowed: Seqs | None = None) -> Hits:
+        """Return the nearest passages as ``RankedVectors`` says."""
+        engine, seqs = self._engine, self._known if allowed is None else allowed
+        if k <= 0 or len(seqs) == 0:
+            return Hits()
+        query = query_vector(vector, engine.dim)
+        few = seqs.tolist() if allowed is not None and len(seqs) <= FEW else None
+        while True:
+            if (note := engine.follow(self.stamp)) is None:
+                return Hits()
+            held = engine.held
+            try:
+                hits = self._nearest(query, k, seqs, few)
+            except EngineError:
+                if engine.held is held:
+                    engine.held = None  # so that the next search looks at the record
+                    raise
+            else:
+                if engine.held is held:  # else the index was rebuilt or closed meanwhile
+                    return Hits(hits, fallback=note)
+
+    def _nearest(self, query: Vector, k: int, seqs: Seqs, few: list[int] | None) -> list[Hit]:
+        """Return the best passages among ``seqs``; fetch more points until there are enough."""
+        limit = k + min(k, _MOST_SPARE) + 8
+        if few is None:
+            limit = limit * max(len(self._known), len(seqs)) // len(seqs)
+        while True:
+            found = self._engine.find(query, limit, few)
+            hits = best_first(self._check(found, seqs).items(), k)
+            if len(found) < limit:
+                return hits
+            if len(hits) == k and (found[-1].score < hits[-1].score - 1e-6 or limit >= _MOST_TIES):
+                return hits
+            limit *= 4
+
+    def _check(self, found: Iterable[FoundPoint], seqs: Seqs) -> dict[int, float]:
+        """Return the best score of each passage that may answer and is still the same."""
+        best: dict[tuple[int, str], float] = {}
+        for seq, chunk_id, score in found:  # the first window is the best
+            best.setdefault((seq, chunk_id), round(min(1.0, max(-1.0, score)), 6) + 0.0)
+        numbers = np.array([seq for seq, _ in best], np.int64)
+        here = numbers[np.isin(numbers, seqs)].tolist()
+        query = select(chunks.c.seq, chunks.c.chunk_id).where(among(chunks.c.seq, here))
+        with self._engine.database.read() as connection:
+            live = {tuple(row) for row in connection.execute(query)}
+        return {seq: score for (seq, chunk_id), score in best.items() if (seq, chunk_id) in live}
 
 
-_SOURCE = "1"  # NodeRelationship.SOURCE
+_IDS = select(
+    chunks.c.seq, chunks.c.chunk_id, chunk_windows.c.window, chunk_windows.c.embed_key
+).select_from(embedded_windows)
+_POINTS = select(
+    *_IDS.selected_columns,
+    documents.c.source_doc_id,
+    documents.c.metadata,
+    chunks.c.title,
+    chunks.c.headings,
+    embeddings.c.vector,
+    embeddings.c.checksum,
+).select_from(embedded_windows.join(documents, documents.c.id == chunks.c.document_id))
 
 
-def unit(vector: Vector) -> Vector:
-    """Return the vector scaled to length 1; a vector of zeros stays."""
-    import numpy as np
-
-    length = float(np.linalg.norm(vector))
-    return np.asarray(vector / length if length > 0 else vector, dtype=np.float32)
+def _id(seq: int, chunk_id: str, window: int, embed_key: str) -> int:
+    digest = sha1(f"{seq} {chunk_id} {window} {embed_key}".encode(), usedforsecurity=False)
+    return int.from_bytes(digest.digest()[:8], "big") >> 1  # 63 bits: SQLite has signed numbers
 
 
-def query_vector(vector: Vector, dim: int) -> Vector:
-    """Check a query's vector and scale it to length 1.
-
-    Raises :class:`EmbeddingMismatchError` for another dimension than ``dim``, and
-    :class:`EmbeddingError` for NaN or infinity.
-    """
-    import numpy as np
-
-    if vector.shape != (dim,):
-        raise EmbeddingMismatchError(
-            f"the query vector has shape {vector.shape}, but the index has ({dim},): search with "
-            "the model that embedded the documents, or rebuild the index"
-        )
-    if not np.isfinite(vector).all():
-        raise EmbeddingError("the embedding of the query contains NaN or infinity")
-    return unit(vector)
+def _payload(row: Any) -> dict[str, Any]:
+    source, headings = json.loads(row.metadata).get("source_url"), json.loads(row.headings)
+    shown = [one for one in headings if isinstance(one, str)]
+    payload = {SEQ: row.seq, CHUNK: row.chunk_id, DOC: row.source_doc_id, "title": row.title}
+    payload |= {"section": " > ".join(shown)} if shown else {}
+    return payload | ({"source_url": source} if isinstance(source, str) else {})
 
 
-def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
-    if not is_whole_vector(row.embed_key, row.vector, row.checksum):
-        raise DamagedDocumentError(row.source_doc_id, "a vector")
-    vector = decode(row.vector)
-    if vector.shape != (dim,):
-        raise EmbeddingMismatchError(
-            f"the store has vectors of {vector.shape[0]} dimensions, but the index expects "
-            f"{dim}: rebuild the dataset with one embedding model"
-        )
-    payload: dict[str, Any] = {CHUNK: row.chunk_id, DOC: row.source_doc_id, TOKENS: kv}
-    try:
-        last = last_page(row.page, json.loads(row.page_breaks or "[]"))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DamagedDocumentError(row.source_doc_id, "a passage") from error
-    if last is not None:
-        payload[PAGE] = list(range(row.page, last + 1))
-    return IndexPoint(point_id(row.chunk_id, row.window), unit(vector), payload)
-
-
-def _read_tokens(
-    connection: Connection, rows: Sequence[Any], seqs: Sequence[int]
-) -> dict[int, list[str]]:
-    """Return the tokens of chunks by row number; each document's tokens are computed once."""
-    of_document = {
-        document: tokens(fields)
-        for document, fields in _document_fields(connection, {row.document_id for row in rows})
-    }
-    sections: dict[int, list[MetadataScalar]] = {}
-    query = select(chunk_sections.c.seq, chunk_sections.c.heading)
-    for seq, heading in connection.execute(query.where(among(chunk_sections.c.seq, seqs))).all():
-        sections.setdefault(seq, []).append(heading)
-    return {
-        row.seq: of_document.get(row.document_id, [])
-        + tokens({"modality": [row.modality], "section": sections.get(row.seq, [])})
-        for row in rows
-    }
-
-
-def _document_fields(
-    connection: Connection, document_ids: set[int]
-) -> Iterable[tuple[int, dict[str, list[MetadataScalar]]]]:
-    of_the_chunk = ("modality", "section")  # a document's own fields of these names are ignored
-    values: dict[int, dict[str, list[MetadataScalar]]] = {}
-    fields = document_fields.c
-    query = select(
-        fields.document_id, fields.field, fields.kind, fields.text_value, fields.number_value
+def _waiting(connection: Connection, dataset: str) -> npt.NDArray[np.int64]:
+    """Return the passages that lack the vector of some window."""
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
-    is_wanted = among(fields.document_id, sorted(document_ids)) & fields.field.not_in(of_the_chunk)
-    for document, field, kind, text, value in connection.execute(query.where(is_wanted)).all():
-        decoded = decoded_value(kind, text, value)
-        values.setdefault(document, {}).setdefault(field, []).append(decoded)
-    return values.items()
+    lacking = select(chunks.c.seq).select_from(joined).where(embeddings.c.embed_key.is_(None))
+    found = connection.scalars(lacking.where(chunks.c.dataset == dataset).distinct())
+    return np.array(sorted(found), np.int64)

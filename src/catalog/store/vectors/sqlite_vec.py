@@ -1,8 +1,8 @@
-"""The sqlite-vec engine: one SQLite file in the dataset's folder.
+"""The sqlite-vec engine: one SQLite file in the dataset's folder, which compares all vectors in C.
 
-    points         each point's number, id, chunk, document, pages as JSON, and payload tokens
-    point_tokens   one row for each token of a point, so that filters use an index
-    point_vectors  the ``vec0`` table, by the point's number; without vectors of zeros
+    points         number and id of the point, row number and id of the passage
+    point_vectors  the ``vec0`` table, by the point's number; ``vec0`` compares no larger rowids
+    record         who made the file, and the state of its points
 
 ``apsw`` has an SQLite that can load extensions; the SQLite of many Pythons cannot.
 """
@@ -10,10 +10,9 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +20,10 @@ import numpy as np
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
 from catalog.core.files import make_folder
 from catalog.store.database import EngineSetup
-from catalog.store.vectors.folder_engine import FolderEngine
-from catalog.store.vectors.point_search import PointCondition, PointHit
-from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
+from catalog.store.vectors.points import CHUNK, SEQ, FoundPoint, Point, PointEngine
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from catalog.store.vectors.base import Vector
 
 try:
     import apsw
@@ -36,214 +33,158 @@ except ImportError as error:
 
 FILE = "points.db"
 MOST_NEAREST = 4_096  # the largest ``k`` of a search in a vec0 table
+_DROP = "".join(f"drop table if exists {name};" for name in ("points", "record", "point_vectors"))
 _TABLES = """
 create table points (
-    number integer primary key, id text not null unique, chunk text not null,
-    doc_id text not null, page text, is_zero integer not null, kv text not null
+    number integer primary key, id integer not null unique,
+    seq integer not null, chunk text not null
 );
-create index points_doc on points (doc_id);
-create index points_zero on points (number) where is_zero;
-create table point_tokens (
-    token text not null, number integer not null, primary key (token, number)
-) without rowid;
-create index point_tokens_number on point_tokens (number);
-create virtual table point_vectors using vec0(embedding float[{dim}] distance_metric=cosine);
+create index points_seq on points (seq);
+create table record (made_by text not null);
+create virtual table point_vectors using vec0(embedding float[{width}] distance_metric=l2);
 """
 _BLOCKED = (
     apsw.FullError, apsw.CantOpenError, apsw.NoMemError, apsw.ReadOnlyError, apsw.PermissionsError,
     apsw.IOError,
 )  # fmt: skip
-_BOUNDS = {"gte": ">=", "lte": "<=", "gt": ">", "lt": "<"}
 
 
-class SqliteVecIndex:
-    """An open file of points. Every search compares all allowed points, in C.
+class SqliteVecEngine(PointEngine):
+    """sqlite-vec in this process, in ``folder``: exact, without quantization or a graph.
 
-    Calls from several threads run one after the other. Raises :class:`EngineError`, and
-    :class:`EngineBlockedError` if space, memory or permission is missing.
+    Vectors have length 1 or 0. One more number makes every length 1, so that the Euclidean distance
+    gives the cosine of both. Calls from several threads run one after the other.
     """
 
-    def __init__(self, file: Path, dim: int, flags: int) -> None:
-        self._dim = dim
-        self._guard = threading.RLock()
-        self._connection = apsw.Connection(str(file), flags=flags)
-        self._connection.enable_load_extension(True)
-        self._connection.load_extension(sqlite_vec.loadable_path())
-        self._connection.enable_load_extension(False)
-        self._run("pragma journal_mode = wal")
-        self._run("pragma synchronous = normal")
+    name = "sqlite-vec"
 
-    @classmethod
-    def create(cls, folder: Path, dim: int) -> SqliteVecIndex:
-        """Create an empty file; replace whatever is in the folder."""
-        with _translate_errors("create"):
-            make_folder(folder)
-            for stale in folder.iterdir():
-                stale.unlink()
-            index = cls(folder / FILE, dim, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-            index._run(_TABLES.format(dim=dim))
-        return index
+    def __init__(self, setup: EngineSetup) -> None:
+        super().__init__(setup)
+        self._connection: apsw.Connection | None = None
+        self._alone = RLock()
 
-    @classmethod
-    def load(cls, folder: Path, dim: int) -> SqliteVecIndex:
-        """Open the file in the folder; raise :class:`EngineError` if it must be rebuilt."""
-        with _translate_errors("open"):
-            if not (folder / FILE).exists():
-                raise EngineError(f"the vector index lacks {FILE}")
-            index = cls(folder / FILE, dim, apsw.SQLITE_OPEN_READWRITE)
+    def open(self, *, anew: bool = False) -> str:
+        """Return the state in the record; create the file if it is missing or damaged."""
+        if not anew:
             try:
-                index.nearest(np.full(dim, dim**-0.5, dtype=np.float32), 1, None)
-            except BaseException:
-                index.close()
+                ((text,),) = self._run("select made_by from record")
+                state = str((record := json.loads(text)).pop("state"))
+                if record == self._made():
+                    return state
+            except EngineBlockedError:
                 raise
-        return index
+            except (EngineError, ValueError):
+                pass  # it is created again
+        try:
+            self._run(_DROP + _TABLES.format(width=self.dim + 1))
+        except EngineBlockedError:
+            raise
+        except EngineError:  # a file that SQLite cannot read
+            self._release()
+            for stale in self.folder.glob(f"{FILE}*"):
+                stale.unlink()
+            self._run(_TABLES.format(width=self.dim + 1))
+        return ""
 
-    @property
+    def note(self, state: str) -> None:
+        """Replace the record."""
+        made_by = json.dumps(self._made() | {"state": state})
+        self._run("delete from record")
+        self._run("insert into record values (?)", (made_by,))
+
     def count(self) -> int:
         """Return the number of points."""
-        with _translate_errors("read"):
-            return int(self._run("select count(*) from points")[0][0])
+        return int(self._run("select count(*) from points")[0][0])
 
-    def upsert(self, points: Sequence[IndexPoint]) -> None:
+    def ids(self) -> dict[int, int]:
+        """Return the row number of every point by its id."""
+        joined = "points join point_vectors on point_vectors.rowid = number"
+        return dict(self._run(f"select id, seq from {joined}"))
+
+    def add(self, points: Sequence[Point]) -> None:
         """Add points, or replace those of the same id."""
-        with _translate_errors("write"), self._guard, self._connection:
-            self._delete([point.id for point in points])
-            self._add({point.id: point for point in points}.values())
+        with self._transaction() as connection:
+            self._delete(connection, "id", [one.id for one in points])
+            for one in points:
+                row = (one.id, one.payload[SEQ], one.payload[CHUNK])
+                connection.execute("insert into points (id, seq, chunk) values (?, ?, ?)", row)
+                vector = (connection.last_insert_rowid(), _lengthen(one.vector))
+                connection.execute(
+                    "insert into point_vectors (rowid, embedding) values (?, ?)", vector
+                )
 
-    def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that do not exist are ignored."""
-        with _translate_errors("write"), self._guard, self._connection:
-            self._delete(point_ids)
+    def remove(self, seqs: list[int]) -> None:
+        """Remove the points of these passages."""
+        with self._transaction() as connection:
+            self._delete(connection, "seq", seqs)
 
-    def flush(self) -> None:
-        """Return when everything done so far is on disk."""
-        with _translate_errors("write"), self._guard:
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+    def _delete(self, connection: apsw.Connection, column: str, values: list[int]) -> None:
+        chosen, given = f"{column} in (select value from json_each(?))", (json.dumps(values),)
+        numbers = f"select number from points where {chosen}"
+        connection.execute(f"delete from point_vectors where rowid in ({numbers})", given)
+        connection.execute(f"delete from points where {chosen}", given)
 
-    def optimize(self) -> bool:
-        """Do nothing: space of deleted points is reused, and every search is exact."""
-        return False
-
-    def nearest(
-        self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
-    ) -> list[PointHit]:
-        """Return the nearest points that meet the condition, best first, at most ``limit``."""
-        values: list[Any] = []
-        allowed = "true" if condition is None else _clause(condition, values)
-        some = f"and rowid in (select number from points where {allowed})" if condition else ""
-        with _translate_errors("search"):
-            if not vector.any():
-                query = f"select chunk from points where {allowed} limit ?"
-                return [PointHit(row[0], 0.0) for row in self._run(query, (*values, limit))]
-            found = self._compared(vector.tobytes(), limit, some, values)
-            query = f"select chunk from points where is_zero and {allowed} limit ?"
-            found += [PointHit(row[0], 0.0) for row in self._run(query, (*values, limit))]
-        return sorted(found, key=lambda hit: -hit.score)[:limit]
-
-    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of the points that exist, by id."""
-        query = (
-            "select p.id, p.chunk, p.doc_id, p.page, p.kv, v.embedding, p.is_zero "
-            "from points p left join point_vectors v on v.rowid = p.number "
-            "where p.id in (select value from json_each(?))"
-        )
-        with _translate_errors("read"):
-            rows = self._run(query, (json.dumps(list(point_ids)),))
-        found: dict[str, tuple[Any, dict[str, Any]]] = {}
-        for id_, chunk, doc, page, kv, blob, is_zero in rows:
-            payload = {CHUNK: chunk, DOC: doc, TOKENS: json.loads(kv)}
-            payload |= {PAGE: json.loads(page)} if page is not None else {}
-            vector = np.zeros(self._dim) if is_zero else np.frombuffer(blob or b"", "<f4")
-            found[id_] = (vector, payload)
-        return found
-
-    def close(self) -> None:
-        """Flush and release the file; may be called twice."""
-        with _translate_errors("close"), self._guard:
-            self._connection.close()
-
-    def _compared(
-        self, vector: bytes, limit: int, some: str, values: Sequence[Any]
-    ) -> list[PointHit]:
-        """Return the nearest of the points whose vectors are not zero."""
+    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
+        """Return the points of these passages nearest to a vector, best first."""
+        blob = np.array((*vector, 0.0), "<f4").tobytes()
+        values = () if seqs is None else (json.dumps(seqs),)
+        chosen = "select number from points where seq in (select value from json_each(?))"
+        some = "" if seqs is None else f"and rowid in ({chosen})"
         if limit <= MOST_NEAREST:
             nearest = f"""select rowid as number, distance from point_vectors
                 where embedding match ? and k = ? {some}"""
-            given = (vector, limit, *values)
+            given = (blob, limit, *values)
         else:  # about ten times slower
-            nearest = f"""select rowid as number, vec_distance_cosine(embedding, ?) as distance
+            nearest = f"""select rowid as number, vec_distance_l2(embedding, ?) as distance
                 from point_vectors where true {some} order by distance limit ?"""
-            given = (vector, *values, limit)
-        query = f"select chunk, distance from ({nearest}) join points using (number)"
-        return [PointHit(chunk, 1.0 - distance) for chunk, distance in self._run(query, given)]
+            given = (blob, *values, limit)
+        query = f"select seq, chunk, distance from ({nearest}) join points using (number)"
+        squared = float(vector @ vector)
+        found = [
+            FoundPoint(seq, chunk, (squared + 1 - distance**2) / 2)
+            for seq, chunk, distance in self._run(query, given)
+        ]
+        return sorted(found, key=lambda one: -one.score)
 
-    def _delete(self, point_ids: Sequence[str]) -> None:
-        ids = json.dumps(list(point_ids))
-        query = "select number from points where id in (select value from json_each(?))"
-        for (number,) in self._run(query, (ids,)):
-            for table in ("points", "point_tokens", "point_vectors"):
-                key = "rowid" if table == "point_vectors" else "number"
-                self._run(f"delete from {table} where {key} = ?", (number,))
+    def drop(self) -> None:
+        """Close the file; whoever removes the dataset removes the folder."""
+        self.close()
 
-    def _add(self, points: Iterable[IndexPoint]) -> None:
-        for point in points:
-            payload, is_zero = point.payload, not point.vector.any()
-            page = json.dumps(payload[PAGE]) if PAGE in payload else None
-            kv = json.dumps(payload[TOKENS])
-            ((number,),) = self._run(
-                "insert into points (id, chunk, doc_id, page, is_zero, kv) "
-                "values (?, ?, ?, ?, ?, ?) returning number",
-                (
-                    point.id,
-                    payload[CHUNK],
-                    payload[DOC],
-                    page,
-                    is_zero,
-                    kv,
-                ),
-            )
-            tokens = [(token, number) for token in payload[TOKENS]]
-            self._connection.executemany("insert into point_tokens values (?, ?)", tokens)
-            if not is_zero:
-                row = (number, point.vector.astype("<f4").tobytes())
-                self._run("insert into point_vectors (rowid, embedding) values (?, ?)", row)
+    def close(self) -> None:
+        """Release the file."""
+        super().close()
+        self._release()
+
+    def _made(self) -> dict[str, Any]:
+        return {**self.made_by, "store": self.database.meta("store_id")}
+
+    def _release(self) -> None:
+        with self._alone:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        with self._alone, _translate_errors("use its file"):
+            if self._connection is None:
+                make_folder(self.folder)
+                self._connection = connection = apsw.Connection(str(self.folder / FILE))
+                connection.set_busy_timeout(60_000)
+                connection.enable_load_extension(True)
+                connection.load_extension(sqlite_vec.loadable_path())
+                connection.enable_load_extension(False)
+                connection.execute("pragma journal_mode = wal")
+            with self._connection:
+                yield self._connection
 
     def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._guard:
-            return list(self._connection.execute(query, values))
+        with self._transaction() as connection:
+            return list(connection.execute(query, values))
 
 
-def _clause(condition: PointCondition, values: list[Any]) -> str:
-    """Return the condition as SQL on ``points``, and add its bound values to ``values``."""
-    match condition:
-        case {"has_id": point_ids}:
-            values.append(json.dumps(list(point_ids)))
-            return "id in (select value from json_each(?))"
-        case {"key": key, "match": {"any": wanted}} if key == TOKENS:
-            values.append(json.dumps(wanted))
-            return """number in (select number from point_tokens
-                where token in (select value from json_each(?)))"""
-        case {"key": key, "match": {"any": wanted}} if key == DOC:
-            values.append(json.dumps(wanted))
-            return "doc_id in (select value from json_each(?))"
-        case {"key": _, "range": bounds}:
-            values.extend(bounds.values())
-            tests = " and ".join(f"value {_BOUNDS[name]} ?" for name in bounds)
-            return f"exists (select 1 from json_each(page) where {tests})"
-    parts = []
-    for kind, joint in (("must", "and"), ("should", "or"), ("must_not", "or")):
-        if kind in condition:
-            clauses = [_clause(part, values) for part in condition[kind]]
-            parts.append("not " * (kind == "must_not") + _balanced(clauses, joint))
-    return _balanced(parts, "and")
-
-
-def _balanced(clauses: Sequence[str], joint: str) -> str:
-    """Join clauses in a balanced tree, because SQLite limits the depth of an expression."""
-    if len(clauses) == 1:
-        return f"({clauses[0]})"
-    half = len(clauses) // 2
-    return f"({_balanced(clauses[:half], joint)} {joint} {_balanced(clauses[half:], joint)})"
+def _lengthen(vector: Vector) -> bytes:
+    return np.array((*vector, 0.0 if vector.any() else 1.0), "<f4").tobytes()
 
 
 @contextmanager
@@ -255,21 +196,3 @@ def _translate_errors(doing: str) -> Iterator[None]:
         raise EngineBlockedError(f"the vector index cannot {doing}: {error}") from error
     except (apsw.Error, OSError) as error:
         raise EngineError(f"the vector index cannot {doing}: {error}") from error
-
-
-class SqliteVecEngine(FolderEngine):
-    """sqlite-vec in this process, in ``folder``: exact, without quantization or a graph."""
-
-    name = "sqlite-vec"
-
-    def _create_index(self, folder: Path) -> SqliteVecIndex:
-        return SqliteVecIndex.create(folder, self._dim)
-
-    def _load_index(self, folder: Path) -> SqliteVecIndex:
-        return SqliteVecIndex.load(folder, self._dim)
-
-
-def open_engine(setup: EngineSetup) -> SqliteVecEngine:
-    """Return the engine ``sqlite-vec``."""
-    of_dataset = (setup.database, setup.dataset, setup.folder)
-    return SqliteVecEngine(*of_dataset, setup.dim, setup.fingerprint)

@@ -1,8 +1,7 @@
-"""A Qdrant server: calls with retries, turns at writing, and the collections behind an alias.
+"""Qdrant by URL: one collection for each dataset on a server or cluster, with retries.
 
-A new index is built in a separate collection, ``{alias}@{fingerprint}`` (with ``~2`` at the end if
-that is the live one). When it is full, one request moves the alias to it. Until then searches use
-the old collection. See docs/decisions/0040.
+A collection has the name prefix and the dataset's name. Our note in its metadata is the record of
+:mod:`catalog.store.vectors.points`. Several processes may use a collection; one at a time writes.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from threading import RLock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
@@ -39,32 +36,45 @@ from catalog.core.bounded_calls import WHOLE, BoundedCalls, read_retry_after
 from catalog.core.errors import (
     ConfigError,
     EngineError,
-    EngineLockedError,
     EngineUnreachableError,
     LLMError,
-    StoreBusyError,
 )
 from catalog.core.ids import sha1_hex
 from catalog.core.retrieval_events import tell_retry
-from catalog.store.database import Database
+from catalog.store.database import EngineSetup
+from catalog.store.engine_types import Stamp
+from catalog.store.vectors.points import CHUNK, DOC, SEQ, FoundPoint, Point, PointEngine
+
+if TYPE_CHECKING:
+    from catalog.store.vectors.base import Vector
 
 T = TypeVar("T")
 
+NOTE = "catalog"  # the key of our note in a collection's metadata
+_PAGE = 10_000  # ids read at a time
+_SENT = 256  # points in one request
+PAYLOAD_INDEXES: list[dict[str, Any]] = [
+    {"field_name": field, "field_schema": models.PayloadSchemaType(schema)}
+    for field, schema in (
+        (SEQ, "integer"),
+        (DOC, "keyword"),
+        ("source_url", "keyword"),
+        ("title", "text"),
+        ("section", "text"),
+    )
+]
 ATTEMPTS = 4
 LONGEST_PAUSE = 30.0  # seconds, even if the server asks for more
 PATIENCE = 5.0  # seconds after which a search does not retry
 REST = 5.0  # seconds without calls after a search failed
 SECONDS = 30.0  # default time limit of a request
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
-_MOST_BYTES = 200_000_000  # of a reply: enough for 10,000 points of 3,072 numbers in JSON
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
 FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
 _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
 
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
 _log = logging.getLogger(__name__)
-BUILD_WAIT_SECONDS = 600.0
-APPLY_WAIT_SECONDS = 5.0
 
 
 class QdrantServer:
@@ -187,8 +197,6 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
                 api_key=api_key,
                 timeout=max(1, round(timeout)),
                 check_compatibility=False,
-                headers={"Accept-Encoding": "identity"},
-                event_hooks={"response": [_bound]},
             )
     except (ValueError, AssertionError) as error:  # their text may hold user and password
         raise ConfigError(
@@ -197,30 +205,6 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
     if api_key is not None and urlsplit(url).scheme != "https":
         _log.info("the key for Qdrant at %s is sent without TLS", address_of(client))
     return client
-
-
-def _bound(reply: httpx.Response) -> None:
-    """Make a reply fail while it is read if it is too large, or at once if it is compressed."""
-    if reply.headers.get("Content-Encoding", "identity") != "identity":
-        raise httpx.DecodingError("the answer is compressed, which was not requested")
-    assert isinstance(reply.stream, httpx.SyncByteStream)
-    reply.stream = _BoundedStream(reply.stream)
-
-
-class _BoundedStream(httpx.SyncByteStream):
-    def __init__(self, stream: httpx.SyncByteStream) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for piece in self._stream:
-            size += len(piece)
-            if size > _MOST_BYTES:
-                raise httpx.DecodingError(f"the answer has over {_MOST_BYTES} bytes")
-            yield piece
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def describe_server(url: str, api_key: str | None, timeout: float) -> str:
@@ -261,7 +245,7 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def was_answered(error: EngineError, status: int) -> bool:
+def _was_answered(error: EngineError, status: int) -> bool:
     """Return whether the server answered with this HTTP status."""
     cause = error.__cause__
     return isinstance(cause, UnexpectedResponse) and cause.status_code == status
@@ -312,103 +296,173 @@ def _is_nonsense(error: BaseException) -> bool:
     )
 
 
-class CollectionTurns:
-    """The locks that let one thread of one process at a time write to a collection.
-
-    There is a lock between the threads of this process, one between the processes of this machine,
-    and one between all machines that share a store in Postgres.
-    """
-
-    def __init__(self, database: Database, collection: str) -> None:
-        self._database, self._collection = database, collection
-        lock_file = f"{database.file}.{sha1_hex(collection)[:12]}.lock"
-        self._lock = FileLock(lock_file, mode=0o600, thread_local=False)
-        self._guard = RLock()
-
-    @contextmanager
-    def take(self, seconds: float) -> Iterator[None]:
-        """Hold all locks; raise :class:`EngineLockedError` if one takes longer than ``seconds``."""
-        with self.enter(seconds), ExitStack() as held:
-            try:
-                held.enter_context(self._lock.acquire(timeout=seconds))
-                held.enter_context(self._hold_shared(seconds))
-            except (Timeout, StoreBusyError) as error:
-                raise EngineLockedError(
-                    f"another process is writing to the collection {self._collection!r}"
-                ) from error
-            yield
-
-    @contextmanager
-    def enter(self, seconds: float) -> Iterator[None]:
-        """Hold the lock between threads; raise :class:`EngineLockedError` after ``seconds``."""
-        if not self._guard.acquire(timeout=seconds):
-            message = f"another thread is writing to the collection {self._collection!r}"
-            raise EngineLockedError(message)
-        try:
-            yield
-        finally:
-            self._guard.release()
-
-    def _hold_shared(self, seconds: float) -> AbstractContextManager[object]:
-        if self._database.engine.dialect.name != "postgresql":
-            return nullcontext()
-        from catalog.store.postgres import begin_derived
-
-        return begin_derived(
-            self._database.engine, self._database.url, f"collection {self._collection}", seconds
-        )
-
-
-class CollectionVersions:
-    """The collections behind an alias; ``fingerprint`` is that of the present model."""
-
-    def __init__(self, server: QdrantServer, alias: str, fingerprint: str) -> None:
-        self.alias = alias
-        self._server = server
-        model = re.sub(r"[^\w.-]", "-", fingerprint)
-        first = f"{alias}@{model}"
-        self.own = (first, f"{first}~2")
-
-    def live(self) -> str | None:
-        """Return the collection that searches use; ``None`` before the first one was built.
-
-        A collection with the alias's own name was made by other software; it has no note of ours.
-        """
-        client = self._server.client
-        for entry in self._server.call(client.get_aliases).aliases:
-            if entry.alias_name == self.alias:
-                return entry.collection_name
-        return self.alias if self._server.call(client.collection_exists, self.alias) else None
-
-    def free(self, live: str | None) -> str:
-        """Return the name for the next collection to build."""
-        return next(name for name in self.own if name != live)
-
-    def publish(self, name: str, live: str | None) -> None:
-        """Move the alias to this collection in one step, and drop collections that are not needed.
-
-        The previous collection is kept if it is another model's, so that it can be used again.
-        """
-        client = self._server.client
-        gone = models.DeleteAlias(alias_name=self.alias)
-        made = models.CreateAlias(alias_name=self.alias, collection_name=name)
-        changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=made)]
-        if live is not None:
-            changes.insert(0, models.DeleteAliasOperation(delete_alias=gone))
-        self._server.call(client.update_collection_aliases, changes)
-        previous = None if live in self.own else live
-        for other in self._others(name, previous):
-            self._server.call(client.delete_collection, other)
-
-    def _others(self, *kept: str | None) -> list[str]:
-        """Return the collections of this alias, except for ``kept``."""
-        there = self._server.call(self._server.client.get_collections).collections
-        names = (collection.name for collection in there)
-        return [name for name in names if name.startswith(f"{self.alias}@") and name not in kept]
-
-
 def collection_name(prefix: str, dataset: str) -> str:
     """Return a name that Qdrant accepts; other dataset names are changed and get a hash."""
     name = f"{prefix}{dataset}"
     plain = re.sub(r"[^\w.-]", "-", name)[:200]
     return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"
+
+
+class QdrantServerEngine(PointEngine):
+    """The points of a dataset in the collection ``{collection_prefix}{dataset}`` on a server.
+
+    A collection that is not ours, or that belongs to another store, raises :class:`EngineError`;
+    :meth:`rebuild` takes over another store's. ``client`` replaces that of the settings.
+    """
+
+    name = "qdrant"
+
+    def __init__(
+        self,
+        setup: EngineSetup,
+        client: QdrantClient | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(setup)
+        self._rag, self._given, self._sleep = setup.rag, client, sleep
+        self.collection = collection_name(setup.rag.qdrant.collection_prefix, setup.dataset)
+        self._opened: QdrantServer | None = None
+
+    @property
+    def server(self) -> QdrantServer:
+        """The server; nothing is sent yet."""
+        if self._opened is None:
+            seconds = self._rag.qdrant.timeout_seconds
+            url, key = self._rag.qdrant_url or "", self._rag.qdrant_api_key
+            client = self._given or open_client(url, key, seconds)
+            self._opened = QdrantServer(client, seconds=seconds, sleep=self._sleep)
+        return self._opened
+
+    def locks(self, seconds: float) -> list[AbstractContextManager[None]]:
+        """Return the locks of this machine and of all that share a store in Postgres."""
+        of_all = self.database.hold_dataset(
+            f"collection {self.collection}",
+            seconds=seconds,
+            busy="it is held",
+            on_wait=lambda: None,
+        )
+        return [*super().locks(seconds), of_all]
+
+    def follow(self, stamp: Stamp) -> str | None:
+        """Bring the points up to date, but give up soon: a search is waiting."""
+        with self.server.hurry():
+            return super().follow(stamp)
+
+    def open(self, *, anew: bool = False) -> str:
+        """Return the state in our note; create the collection if it is missing or another's."""
+        note, call, client = self._read_note(), self.server.call, self.server.client
+        if note is not None and not anew and note.get("store") != self.database.meta("store_id"):
+            raise EngineError(
+                f"the collection {self.collection!r} at {self.server.address} belongs to another "
+                "catalog store: choose another collection prefix, or rebuild"
+            )
+        if note is None or anew or not self.made_by.items() <= note.items():
+            call(client.delete_collection, self.collection)
+            size = models.VectorParams(size=self.dim, distance=models.Distance.COSINE)
+            try:
+                call(
+                    client.create_collection,
+                    self.collection,
+                    vectors_config=size,
+                    metadata=self._note(""),
+                )
+            except EngineError as error:
+                if not _was_answered(error, 409):  # made, though the answer was lost
+                    raise
+            note = {}
+        if not note.get("state"):
+            for index in PAYLOAD_INDEXES:
+                call(client.create_payload_index, self.collection, wait=True, **index)
+        return str(note.get("state", ""))
+
+    def note(self, state: str) -> None:
+        """Write our note."""
+        metadata = self._note(state)
+        self.server.call(self.server.client.update_collection, self.collection, metadata=metadata)
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return self.server.call(self.server.client.count, self.collection, exact=True).count
+
+    def ids(self) -> dict[int, int]:
+        """Return the row number of every point by its id."""
+        found, following, most = dict[int, int](), None, self.count() + _PAGE
+        while True:
+            records, following = self.server.call(
+                self.server.client.scroll,
+                self.collection,
+                limit=_PAGE,
+                offset=following,
+                with_payload=[SEQ],
+            )
+            found |= {int(one.id): (one.payload or {})[SEQ] for one in records}
+            if following is None:
+                return found
+            most -= len(records)
+            if most < 0 or not records:
+                raise EngineError(
+                    f"Qdrant at {self.server.address} lists more points than it counts"
+                )
+
+    def add(self, points: Sequence[Point]) -> None:
+        """Add points, or replace those of the same id."""
+        for start in range(0, len(points), _SENT):
+            sent = [
+                models.PointStruct(id=one.id, vector=one.vector.tolist(), payload=one.payload)
+                for one in points[start : start + _SENT]
+            ]
+            self.server.call(self.server.client.upsert, self.collection, sent, wait=True)
+
+    def remove(self, seqs: list[int]) -> None:
+        """Remove the points of these passages."""
+        chosen = models.FilterSelector(filter=_of_passages(seqs))
+        self.server.call(self.server.client.delete, self.collection, chosen, wait=True)
+
+    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
+        """Return the points of these passages nearest to a vector, best first."""
+        response = self.server.ask(
+            self.server.client.query_points,
+            self.collection,
+            query=vector.tolist(),
+            query_filter=None if seqs is None else _of_passages(seqs),
+            limit=limit,
+            with_payload=[SEQ, CHUNK],
+        )
+        payloads = [(one.payload or {}, one.score) for one in response.points]
+        return [FoundPoint(payload[SEQ], payload[CHUNK], score) for payload, score in payloads]
+
+    def drop(self) -> None:
+        """Remove the collection if it is ours."""
+        note = self._read_note()
+        if note is not None and note.get("store") == self.database.meta("store_id"):
+            self.server.call(self.server.client.delete_collection, self.collection)
+
+    def close(self) -> None:
+        """Close the client unless it was given; the next search opens another one."""
+        super().close()
+        if self._opened is not None and self._given is None:
+            self._opened.client.close()
+            self._opened = None
+
+    def _note(self, state: str) -> dict[str, Any]:
+        store = self.database.meta("store_id")
+        return {NOTE: {**self.made_by, "store": store, "state": state}}
+
+    def _read_note(self) -> dict[str, Any] | None:
+        """Return our note, ``None`` without a collection; raise for one that is not ours."""
+        call, client = self.server.call, self.server.client
+        if not call(client.collection_exists, self.collection):
+            return None
+        note = (call(client.get_collection, self.collection).config.metadata or {}).get(NOTE)
+        if not isinstance(note, dict):
+            raise EngineError(
+                f"the collection {self.collection!r} at {self.server.address} was not made by "
+                "catalog: choose another collection prefix"
+            )
+        return note
+
+
+def _of_passages(seqs: list[int]) -> models.Filter:
+    wanted = models.FieldCondition(key=SEQ, match=models.MatchAny(any=seqs))
+    return models.Filter(must=[wanted])
