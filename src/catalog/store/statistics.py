@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,16 +144,6 @@ def count_vectors(connection: Connection, dataset: DatasetNames) -> int:
 
 
 _PROSE = ("text", "ocr", "image_caption")
-_STEPS = (50, 100, 200, 300, 400, 500, 600, 700, 800, 1000, 1500, 2000)
-
-
-@dataclass(frozen=True, slots=True)
-class SizeBin:
-    """``chunks`` passages of ``low`` to ``high`` tokens, both included; ``None`` is no limit."""
-
-    low: int
-    high: int | None
-    chunks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +160,6 @@ class ChunkSizes:
     in_band: float | None
     short: int
     uncounted: int
-    histogram: tuple[SizeBin, ...]
 
 
 def count_modalities(
@@ -210,7 +198,6 @@ def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: in
         in_band=inside / others if others > 0 else None,
         short=short_count or 0,
         uncounted=by_tokens.get(None, 0),
-        histogram=tuple(_bins(counts, _STEPS)),
     )
 
 
@@ -221,18 +208,3 @@ def database_bytes(connection: Connection) -> int:
         return int(size.scalar_one())
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
-
-
-def _bins(counts: dict[int, int], steps: Sequence[int]) -> list[SizeBin]:
-    bounds = [1, *steps]
-    bins = []
-    for low, after in zip(bounds, [*bounds[1:], None], strict=True):
-        total = sum(
-            count
-            for tokens, count in counts.items()
-            if tokens >= low and (after is None or tokens < after)
-        )
-        bins.append(SizeBin(low, None if after is None else after - 1, total))
-    while bins and bins[-1].chunks == 0:
-        bins.pop()
-    return bins

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from catalog.store.statistics import ChunkSizes
 
 _LINE_EVERY_SECONDS = 5.0
-_BAR = 40  # characters of the longest bar
 _REASONS_SHOWN = 10
 
 
@@ -299,7 +298,7 @@ class TerminalProgress:
 
 
 def print_stats(stats: DatasetStats) -> None:
-    """Print the counts, why files are missing, and the histogram of sizes."""
+    """Print the counts, why files are missing, and how many passages have their size."""
     from catalog.interfaces.terminal import describe_origin
 
     modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
@@ -340,12 +339,3 @@ def _print_sizes(sizes: ChunkSizes) -> None:
         say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
     if sizes.uncounted:
         say(f"{'':15} {sizes.uncounted} were not counted when they were cut")
-    most = max((size_range.chunks for size_range in sizes.histogram), default=0)
-    for size_range in sizes.histogram:
-        span = (
-            f"{size_range.low}-{size_range.high}"
-            if size_range.high is not None
-            else f"{size_range.low}-"
-        )
-        bar = "#" * round(_BAR * size_range.chunks / most) if most else ""
-        say(f"{span:>15} {size_range.chunks:>7} {bar}".rstrip())
