@@ -52,7 +52,7 @@ def writing(project):
 
 
 def posted(engine, body, headers=None, path="/v1/ask"):
-    app = build_api(ApiState(engine, Workers(2, 20), "secret", 20.0), needs_token=False)
+    app = build_api(ApiState(engine, Workers(2, 20), 20.0), needs_token=False)
 
     async def go():
         transport = httpx.ASGITransport(app)

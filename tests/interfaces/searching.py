@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from catalog.interfaces import home_socket
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server import remote
-from catalog.interfaces.server.remote import NearestEngine
+from catalog.interfaces.home_socket import NearestEngine
 from fakes import open_library
 
 KEY = "the same settings"
@@ -17,7 +17,7 @@ ANSWERS = 4  # while the store is updated; after them the process says so with a
 
 
 def search_until(home: Path, stop: Path) -> None:
-    remote._PROOF_SECONDS = 60.0  # a server of a busy machine is not lost
+    home_socket._GREETING_SECONDS = 60.0  # a server of a busy machine is not lost
     with open_library(home) as library:
         settings = library.settings
     made = []

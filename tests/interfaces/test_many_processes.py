@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.interfaces.server.announcement import read_announcement
+from catalog.interfaces.home_socket import server_of
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_qdrant_library
@@ -67,7 +67,7 @@ def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
         Indexer(library).build(folder, "notes")
     server = start(home, stop, "serve") if served else None
     if server is not None:
-        until(lambda: read_announcement(home) is not None, server)
+        until(lambda: server_of(home) is not None, server)
     searchers = [start(home, stop) for _ in range(SEARCHERS)]
     number = 0
     try:

@@ -250,7 +250,7 @@ def test_no_tool_of_an_agent_gives_a_word_from_outside_its_scope(engine):
 @pytest.fixture(scope="module")
 def http(engine):
     """A client of our HTTP API, in this process."""
-    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings())
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 

@@ -56,7 +56,7 @@ class StubEngine:
 @contextmanager
 def serving(protocol=BoundedConnection):
     """Our app on a free port, in a thread; yields the port."""
-    app = build_app(StubEngine(), Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+    app = build_app(StubEngine(), Address("127.0.0.1", 8180), ServeSettings())
     config = uvicorn.Config(app, http=protocol, log_config=None, limit_concurrency=MAX_CONNECTIONS)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0), backlog=MAX_CONNECTIONS) as listening:
@@ -168,7 +168,7 @@ def test_a_misspelt_name_finds_the_most_similar_of_many():
 
 def ask_http(engine, path):
     """Status and body of a GET to our app, in this process."""
-    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64)
+    app = build_app(engine, Address("127.0.0.1", 8180), ServeSettings())
 
     async def send():
         transport = httpx.ASGITransport(app)
@@ -194,7 +194,7 @@ def test_a_parameter_given_twice_is_refused_rather_than_half_heard(store, query)
 def test_the_right_token_is_known_whatever_its_last_byte(store):
     token = "secretsecretsecretà"
     serve = ServeSettings(token=token)
-    app = build_app(store, Address("127.0.0.1", 8180), serve, "5" * 64)
+    app = build_app(store, Address("127.0.0.1", 8180), serve)
 
     async def send():
         transport = httpx.ASGITransport(app)

@@ -23,7 +23,7 @@ import pytest
 
 from catalog.core.settings import Settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.interfaces.server.announcement import read_announcement
+from catalog.interfaces.home_socket import server_of
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import WordEncoder
@@ -78,7 +78,7 @@ FOUND = [
     (200, "GET", "/v1/documents?limit=5&sort=modified", {}),
     (200, "GET", "/v1/documents", {"headers": {"Accept": "application/x-ndjson"}}),
     (200, "GET", "/v1/status", {}),
-    (200, "GET", "/v1/health?nonce=0123456789abcdef", {}),
+    (200, "GET", "/v1/health", {}),
 ]
 REFUSED = [
     found(top_k=0)[1:],
@@ -96,7 +96,6 @@ REFUSED = [
     ("DELETE", "/v1/documents/bread/page-1.md", {}),
     ("GET", "/v1/nothing", {}),
     ("GET", "/v1/status", {"headers": {"Host": "evil.example"}}),
-    ("POST", "/call", {"json": {"operation": "status"}}),
 ]
 
 
@@ -117,7 +116,7 @@ def serving(home, log):
     )
     try:
         assert server.stdout.readline().startswith("serving")
-        yield server, f"http://127.0.0.1:{read_announcement(home).port}"
+        yield server, f"http://127.0.0.1:{server_of(home).port}"
     finally:
         server.kill()
         server.communicate()

@@ -10,23 +10,24 @@ import httpx
 import pytest
 import uvicorn
 
-from catalog import __version__
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.announcement import Announcement, announce
-from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.home_socket import Greeting, Remote
+from catalog.interfaces.home_socket import listening as listening_in
+from catalog.interfaces.server.asgi import answer_calls, build_app
 from catalog.interfaces.server.security import Address
+from catalog.interfaces.server.workers import Workers
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
-SECRET, KEY = "5" * 64, "k" * 64
+KEY = "k" * 64
 LOOPBACK = Address("127.0.0.1", 8180)
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """A server of a busy machine is not lost after a second."""
-    monkeypatch.setattr("catalog.interfaces.server.remote._PROOF_SECONDS", 60.0)
+    monkeypatch.setattr("catalog.interfaces.home_socket._GREETING_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def stub():
 @pytest.fixture
 def app_of():
     """The app of an engine, as ``catalog serve`` builds it."""
-    return lambda engine, **serve: build_app(engine, LOOPBACK, ServeSettings(**serve), SECRET)
+    return lambda engine, **serve: build_app(engine, LOOPBACK, ServeSettings(**serve))
 
 
 @pytest.fixture
@@ -145,12 +146,12 @@ def listening(app, port=0):
 
 
 @contextmanager
-def serving(engine, home, *, secret=SECRET, key=KEY, serve=None, **told):
-    """The engine as ``catalog serve`` serves it, announced; yields how, and a way to stop."""
-    app = build_app(engine, LOOPBACK, serve or ServeSettings(), secret)
-    with announce(home) as publish, listening(app) as server:
-        said = {"pid": os.getpid(), "host": "127.0.0.1", "port": server.port}
-        said |= {"secret": secret, "key": key, "version": __version__}
-        announcement = Announcement(**(said | told))
-        publish(announcement)
-        yield SimpleNamespace(announcement=announcement, stop=server.stop, port=server.port)
+def serving(engine, home, *, key=KEY, serve=None):
+    """The engine as ``catalog serve`` answers this user's processes; yields how to ask it."""
+    serve = serve or ServeSettings()
+    workers = Workers(serve.max_concurrent, serve.timeout_seconds)
+    greeting = Greeting(os.getpid(), 8180, key, serve.timeout_seconds)
+    with listening_in(home, greeting, answer_calls(engine, workers)):
+        remote = Remote(home, key)
+        yield remote
+        remote.close()

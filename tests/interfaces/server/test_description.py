@@ -19,7 +19,7 @@ CALLS = 12  # for each route
 
 
 def api(engine, serve):
-    asking = ApiState(engine, Workers(2, 20), "secret", 20.0)
+    asking = ApiState(engine, Workers(2, 20), 20.0)
     app = build_api(asking, needs_token=serve.token is not None)
     return guard_app(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
 

@@ -1,21 +1,18 @@
 """The nearest engine: the store's server while there is one, else this process."""
 
-import json
 import threading
-from contextlib import contextmanager
 
 import pytest
 
-from catalog import __version__
 from catalog.core.errors import NoStoreError, QueryError
-from catalog.core.settings import ServeSettings, Settings
+from catalog.core.settings import Settings
+from catalog.interfaces.home_socket import NearestEngine
 from catalog.interfaces.server.mcp.protocol import DocumentResources, catalog_server
-from catalog.interfaces.server.remote import NearestEngine
 from catalog.interfaces.server.workers import Workers
 from catalog.store import Database
-from interfaces.server.strangers import prove, read_request, stranger
+from interfaces.server.test_home_socket import greets, stranger
 
-SECRET, KEY = "5" * 64, "k" * 64
+KEY = "k" * 64
 GET = ("get", {"reference": "bread.txt"})
 
 
@@ -53,7 +50,7 @@ def now():
 
 @pytest.fixture
 def nearest(home, made, now):
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     engine = NearestEngine(
         Settings(home=home), home, KEY, lambda: Local(made), clock=lambda: now[0]
     )
@@ -65,15 +62,6 @@ def nearest(home, made, now):
 def there(stub):
     """An engine that says it is the server's."""
     return stub(lambda operation, arguments: {"by": "server"})
-
-
-@contextmanager
-def announced(home, port, secret=SECRET):
-    told = {"pid": 1, "host": "127.0.0.1", "port": port}
-    told |= {"secret": secret, "key": KEY, "version": __version__}
-    (home / "serve.json").write_text(json.dumps(told))
-    yield
-    (home / "serve.json").unlink()
 
 
 def test_without_a_server_one_local_engine_answers_and_is_made_at_need(nearest, made):
@@ -98,11 +86,6 @@ def test_a_server_with_other_settings_is_not_asked(nearest, made, there, served,
         assert nearest.ask(*GET) == {"by": "local"}
 
 
-def test_a_server_with_another_secret_is_not_asked(nearest, there, served, home):
-    with served(there, home) as server, announced(home, server.port, secret="6" * 64):
-        assert nearest.ask(*GET) == {"by": "local"}
-
-
 def test_a_server_that_appears_takes_over_and_one_that_goes_is_replaced(
     nearest, made, there, served, home
 ):
@@ -115,30 +98,28 @@ def test_a_server_that_appears_takes_over_and_one_that_goes_is_replaced(
 
 
 def test_a_server_that_starts_again_is_found_again(nearest, made, there, served, home):
-    for number in range(3):
-        with served(there, home, secret=str(number) * 64):
+    for _ in range(3):
+        with served(there, home):
             assert nearest.ask(*GET) == {"by": "server"}
             assert nearest.ask(*GET) == {"by": "server"}
     assert made == []
 
 
 def test_a_server_that_dies_in_mid_call_costs_the_call_nothing(nearest, made, home):
-    def dies(connection, received):
-        prove(connection, received, SECRET)
-        read_request(connection, received)
+    received = []
 
-    with stranger(dies) as other, announced(home, other.port):
+    def dies(connection):
+        greets(connection)
+        received.append(connection.recv_bytes())
+
+    with stranger(home, dies):
         assert nearest.ask(*GET) == {"by": "local"}
-        assert b"bread.txt" in other.received
+    assert b"bread.txt" in received[0]
 
 
 def test_a_lost_server_is_passed_over_for_ten_seconds(nearest, now, made, home):
     knocks = []
-
-    def closes(connection, received):
-        knocks.append(1)
-
-    with stranger(closes) as other, announced(home, other.port):
+    with stranger(home, lambda connection: knocks.append(1)):
         nearest.ask(*GET)
         now[0] += 9.9
         nearest.ask(*GET)
@@ -150,19 +131,10 @@ def test_a_lost_server_is_passed_over_for_ten_seconds(nearest, now, made, home):
 
 
 def test_a_server_that_follows_a_lost_one_is_asked_at_once(nearest, made, there, served, home):
-    with stranger(lambda *_: None) as other, announced(home, other.port):
+    with stranger(home, lambda connection: None):
         assert nearest.ask(*GET) == {"by": "local"}
     with served(there, home):
         assert nearest.ask(*GET) == {"by": "server"}
-
-
-def test_a_call_that_is_too_large_for_the_server_loses_it_for_no_other(
-    nearest, made, there, served, home
-):
-    with served(there, home, serve=ServeSettings(max_body_bytes=1000)):
-        assert nearest.ask("get", {"reference": "x" * 2000})["by"] == "local"
-        assert nearest.ask(*GET)["by"] == "server"
-    assert len(made) == 1
 
 
 def test_an_error_of_the_call_is_the_answer(nearest, made, stub, served, home):

@@ -22,7 +22,7 @@ from catalog.interfaces.server.page.compare import queue
 from catalog.interfaces.server.security import Address
 from interfaces.server import compared
 from interfaces.server.browser import browser  # noqa: F401
-from interfaces.server.conftest import SECRET, listening
+from interfaces.server.conftest import listening
 
 NAMES = ("good", "bad", "failing", "slow")
 GOOD, BAD, FAILING, SLOW = (f"interfaces.server.compared:{name}" for name in NAMES)
@@ -34,7 +34,7 @@ ORIGIN = {"origin": "http://127.0.0.1:8180"}
 @pytest.fixture
 def app(engine, tmp_path):
     page = {"compared": [GOOD, BAD, FAILING, SLOW], "golden": tmp_path}
-    return build_app(engine, HERE, ServeSettings(), SECRET, page=page)
+    return build_app(engine, HERE, ServeSettings(), page=page)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from catalog.evaluation.judging import add_judgement
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
 from interfaces.server.browser import browser  # noqa: F401
-from interfaces.server.conftest import SECRET, listening
+from interfaces.server.conftest import listening
 
 pytestmark = pytest.mark.slow
 HERE = Address("127.0.0.1", 8180)
@@ -41,7 +41,7 @@ def base(engine, tmp_path_factory):
         judged = Judgement(path="keys.md", grade=value, by=by, at="2026-03-01T12:00:00Z")
         query = add_judgement(query, judged)
     save_golden(golden / "team.jsonl", [query])
-    app = build_app(engine, HERE, ServeSettings(), SECRET, page={"golden": golden})
+    app = build_app(engine, HERE, ServeSettings(), page={"golden": golden})
     with listening(app) as server:
         yield f"http://127.0.0.1:{server.port}"
 

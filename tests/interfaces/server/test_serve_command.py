@@ -20,10 +20,9 @@ from catalog.core.files import settings_key
 from catalog.core.settings import Settings
 from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.home_socket import NearestEngine, Remote, ServerGoneError, server_of
 from catalog.interfaces.server import asgi as run
-from catalog.interfaces.server.announcement import read_announcement
 from catalog.interfaces.server.listen import bind_socket
-from catalog.interfaces.server.remote import NearestEngine, Remote, ServerGoneError
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -106,7 +105,7 @@ def test_the_page_is_opened_in_the_browser_or_left_out(serve, built, tmp_path):
     assert ended(server) == (0, "")
     bare = serve("--http", "127.0.0.1:0", "--no-page")
     assert "(/v1, /mcp)" in bare.said
-    found = read_announcement(built)
+    found = server_of(built)
     assert httpx.get(f"http://127.0.0.1:{found.port}/").status_code == 404
 
 
@@ -119,26 +118,24 @@ def test_a_page_that_is_left_out_cannot_be_opened(built):
 
 def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built):
     server = serve()
-    found = read_announcement(built)
+    found = server_of(built)
     assert server.said == (
         f"serving {built} on http://127.0.0.1:{found.port} "
         "(the page, /v1, /mcp); stop with Ctrl-C\n"
     )
     assert found.pid == server.pid
     assert found.key == settings_key(built, None, {})
-    assert stat.S_IMODE((built / "serve.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((built / "serve.sock").stat().st_mode) == 0o600
     url = f"http://127.0.0.1:{found.port}"
     assert httpx.get(f"{url}/v1/health").json()["status"] == "ok"
     answer = httpx.get(f"{url}/v1/search", params={"q": "yeast", "top_k": 1})
     assert answer.json()["results"][0]["path"] == "bread.txt"
     assert httpx.get(f"{url}/v1/health", headers={"host": "evil.example"}).status_code == 421
-    remote = Remote(found)
-    out, _, code = remote.run_command(*GET, {"numbers": False})
-    assert "Mix flour" in out
-    assert code == 0
+    remote = Remote(built, found.key)
+    assert remote.ask(*GET)["path"] == "bread.txt"
     server.send_signal(signal.SIGTERM)
     assert ended(server) == (0, "")
-    assert not (built / "serve.json").exists()
+    assert not (built / "serve.sock").exists()
     with pytest.raises(ServerGoneError):
         remote.ask(*GET)
     remote.close()
@@ -148,7 +145,7 @@ def test_control_c_stops_it_in_the_same_way(serve, built):
     server = serve()
     server.send_signal(signal.SIGINT)
     assert ended(server) == (0, "")
-    assert not (built / "serve.json").exists()
+    assert not (built / "serve.sock").exists()
 
 
 def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process(serve, built):
@@ -156,10 +153,8 @@ def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process
     second = start(built, "--http", "127.0.0.1:0")
     code, err = ended(second)
     assert code == 1
-    assert err.startswith(
-        f"catalog: process {first.pid} on port {read_announcement(built).port} serves"
-    )
-    assert read_announcement(built).pid == first.pid
+    assert err.startswith(f"catalog: process {first.pid} on port {server_of(built).port} serves")
+    assert server_of(built).pid == first.pid
 
 
 def test_a_port_that_is_taken_is_reported_with_the_way_out(home, engine):
@@ -170,7 +165,7 @@ def test_a_port_that_is_taken_is_reported_with_the_way_out(home, engine):
             run.serve(engine, Address("127.0.0.1", port), home, "key")
     assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in str(raised.value)
     assert "--http 127.0.0.1:0" in str(raised.value)
-    assert read_announcement(home) is None
+    assert server_of(home) is None
 
 
 def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
@@ -184,17 +179,17 @@ def test_an_address_that_other_machines_can_reach_is_refused_without_a_token(hom
     home.mkdir()
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         run.serve(engine, Address(host, 0), home, "key")
-    assert read_announcement(home) is None
+    assert server_of(home) is None
 
 
 def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     token = "a token of some length"
     serve("--http", "0.0.0.0:0", IDX_SERVE__TOKEN=token)
-    found = read_announcement(built)
+    found = server_of(built)
     url = f"http://127.0.0.1:{found.port}/v1/status"
     assert httpx.get(url).status_code == 401
     assert httpx.get(url, headers={"authorization": f"Bearer {token}"}).status_code == 200
-    remote = Remote(found)
+    remote = Remote(built, found.key)
     assert remote.ask(*GET)["path"] == "bread.txt"
     remote.close()
 
@@ -209,11 +204,11 @@ def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(ser
     assert nearest._local is None
     first.kill()
     first.wait(20)
-    assert read_announcement(built).pid == first.pid
+    assert server_of(built) is None
     assert nearest.ask(*GET) == expected
     assert nearest._local is not None
     second = serve()
-    assert read_announcement(built).pid == second.pid
+    assert server_of(built).pid == second.pid
     assert nearest.ask(*GET) == expected
     assert nearest._local is None
     nearest.close()
@@ -222,7 +217,7 @@ def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(ser
 def slowly(built, gate):
     """A search that has begun and does not end before the gate is there."""
     answers = []
-    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
+    url = f"http://127.0.0.1:{server_of(built).port}/v1/search"
 
     def ask():
         try:
@@ -259,12 +254,12 @@ def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve,
     assert not gate.exists()
     thread.join(20)
     assert answers == [503]
-    assert not (built / "serve.json").exists()
+    assert not (built / "serve.sock").exists()
 
 
 def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serve, built):
     serve()
-    url = f"http://127.0.0.1:{read_announcement(built).port}/v1/search"
+    url = f"http://127.0.0.1:{server_of(built).port}/v1/search"
     assert httpx.get(url, params={"q": "yeast"}).status_code == 200
     copy = built / "copy.db"
     copy.write_bytes((built / "catalog.db").read_bytes())
@@ -275,10 +270,10 @@ def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serv
 
 
 def test_what_keeps_it_from_being_announced_is_one_sentence(built):
-    (built / "serve.json.new").mkdir()
+    (built / "serve.sock").mkdir()
     code, err = ended(start(built, "--http", "127.0.0.1:0"))
     assert code == 1
-    assert err == f"catalog: cannot announce the server in {built / 'serve.json'}: Is a directory\n"
+    assert err == f"catalog: cannot announce the server in {built / 'serve.sock'}: Is a directory\n"
 
 
 @pytest.mark.slow
@@ -289,7 +284,7 @@ def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
         ["/bin/sh", "-c", command], env=environment(built), stderr=subprocess.PIPE, text=True
     )
     try:
-        while read_announcement(built) is None:
+        while server_of(built) is None:
             assert server.poll() is None
             threading.Event().wait(0.05)
     finally:
@@ -311,7 +306,7 @@ def test_connections_that_do_not_fit_are_reported_in_one_line(built):
     kept = []
     try:
         assert server.stdout.readline()
-        where = ("127.0.0.1", read_announcement(built).port)
+        where = ("127.0.0.1", server_of(built).port)
         httpx.get(f"http://127.0.0.1:{where[1]}/v1/search", params={"q": "yeast"})  # all is loaded
         kept = [socket.create_connection(where, 20) for _ in range(60)]
         line = server.stderr.readline()
@@ -328,7 +323,7 @@ def test_connections_that_do_not_fit_are_reported_in_one_line(built):
 
 def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
     server = serve(IDX_LOG_LEVEL="DEBUG")
-    root = f"http://127.0.0.1:{read_announcement(built).port}"
+    root = f"http://127.0.0.1:{server_of(built).port}"
     hello = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -357,7 +352,7 @@ def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
 
 def test_its_client_is_light(built):
     code = (
-        "import sys; import catalog.interfaces.server.remote; "
+        "import sys; import catalog.interfaces.home_socket; "
         "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     listed = subprocess.run(

@@ -163,7 +163,7 @@ def _open_tools() -> AgentTools:
     settings = get_settings()
 
     def make() -> Engine:
-        from catalog.interfaces.server.remote import NearestEngine
+        from catalog.interfaces.home_socket import NearestEngine
 
         return NearestEngine.of(settings)
 

@@ -103,9 +103,9 @@ def mcp(
     import logging
     import sys
 
+    from catalog.interfaces.home_socket import NearestEngine
     from catalog.interfaces.server.crash_log import quiet_libraries
     from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
-    from catalog.interfaces.server.remote import NearestEngine
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
 

@@ -234,22 +234,23 @@ def _ask_server(
     store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
 ) -> tuple[str, str, int] | None:
     """Return the output of the store's server; ``None`` without one of the same settings."""
-    from catalog.interfaces.server.announcement import read_announcement
+    from catalog.interfaces.home_socket import (
+        OtherSettingsError,
+        Remote,
+        ServerGoneError,
+        socket_of,
+    )
 
     home = home_folder(store.home)
-    announcement = read_announcement(home)
-    if announcement is None:
+    if not socket_of(home).exists():
         return None
-    from catalog.interfaces.server.remote import Remote, ServerGoneError
-
-    if announcement.key != settings_key(home, store.preset):
+    remote = Remote(home, settings_key(home, store.preset))
+    streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
+    try:
+        return _write_parts(remote.run_command(verb, arguments, form, streamed=streamed))
+    except OtherSettingsError:
         complain(f"the server of {home} has other settings, so this command answers without it")
         return None
-    remote = Remote(announcement)
-    try:
-        if verb == "ask" and not form["json"] and sys.stdout.isatty():
-            return _write_parts(remote.stream_command(verb, arguments, form))
-        return remote.run_command(verb, arguments, form)
     except ServerGoneError:
         return None
     finally:

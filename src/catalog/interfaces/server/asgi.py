@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from catalog import __version__
-from catalog.core.arguments import validation_message
-from catalog.core.errors import CatalogError, InputError, StoreReplacedError
+from catalog.core.errors import CatalogError, StoreReplacedError
 from catalog.core.retrieval_events import asked_at
-from catalog.interfaces.server.announcement import Announcement, announce, encode_error
-from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
-from catalog.interfaces.server.http_api import HEALTH, NDJSON, READY, ApiState, build_api
-from catalog.interfaces.server.http_errors import (
-    as_json,
-    error_body,
-    http_status,
-    json_response,
+from catalog.interfaces.home_socket import (
+    Greeting,
+    encode_error,
+    listening,
+    refuse_second_server,
 )
+from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
+from catalog.interfaces.server.http_api import HEALTH, READY, ApiState, build_api
 from catalog.interfaces.server.listen import Drain, bind_socket, serve_until_signal
 from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.request_log import (
@@ -48,108 +39,57 @@ from catalog.interfaces.server.workers import Workers, warm_in_background
 from catalog.interfaces.terminal import Form, TerminalText, render, stream_answer
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.calls import LocalEngine
 
-CALL, MCP = "/call", "/mcp"
-_FORM_OPTIONS = frozenset(field.name for field in fields(Form))
+MCP = "/mcp"
 _UNKNOWN_FILE = (-1, -1)
 
 
-class CallBody(BaseModel):
-    """A verb, its arguments, and how to word the answer; ``None``: as data.
+def answer_calls(
+    engine: LocalEngine, workers: Workers
+) -> Callable[[dict[str, Any]], Iterator[dict[str, Any]]]:
+    """Return the function that answers the calls of this user's own processes."""
 
-    ``streamed``: the text of an ``ask`` as it comes.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    operation: str
-    arguments: dict[str, Any]
-    form: dict[str, bool | int | None] | None = None
-    streamed: bool = False
-
-
-def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
-    """Return the app that answers this user's commands; its caller checks the secret."""
-
-    def answer(body: CallBody) -> dict[str, Any]:
-        if body.form is None:
+    def answer(call: dict[str, Any]) -> dict[str, Any]:
+        verb, arguments, form = call["verb"], call["arguments"], call["form"]
+        if form is None:
             with asked_at("mcp"):  # of an agent's own process
-                return {"data": engine.ask(body.operation, body.arguments)}
+                return {"data": engine.ask(verb, arguments)}
         with asked_at("cli"):
-            result = engine.answer(body.operation, body.arguments)
-        printed = render(body.operation, result, Form(**cast("dict[str, Any]", body.form)))
-        return {"out": printed.out, "err": printed.err, "code": printed.code}
+            result = engine.answer(verb, arguments)
+        return render(verb, result, Form(**form))._asdict()
 
-    async def respond(request: Request) -> Response:
-        if request.method != "POST":
-            body = error_body("MethodNotAllowed", "POST it")
-            return json_response(405, body, {"Allow": "POST"})
+    def messages(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
         try:
-            call = _read_call(await request.body())
-            if call.streamed:
-                step = _printing(engine, call)
-                lines = _stream_lines(await workers.run(step), partial(workers.run, step))
-                return StreamingResponse(lines, media_type=NDJSON)
-            return json_response(200, await workers.run(partial(answer, call)))
+            if not call.get("streamed"):
+                yield workers.call(partial(answer, call))
+                return
+            parts = stream_answer(engine.answer_events(call["arguments"]), Form(**call["form"]))
+            with asked_at("cli"):
+                step = partial(copy_context().run, _next_part, parts)  # one context for all parts
+            while isinstance(part := workers.call(step), str):
+                yield {"write": part}
+            yield part._asdict()
         except CatalogError as error:
-            return json_response(http_status(error), encode_error(error))
+            yield encode_error(error)
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
-            log_bug(CALL, error)
+            log_bug("a command", error)
             message = "internal error; see the server's log"
-            return json_response(500, error_body("InternalError", message))
+            yield {"error": {"kind": "InternalError", "message": message}}
 
-    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await respond(Request(scope, receive))
-        await response(scope, receive, send)
-
-    return endpoint
+    return messages
 
 
-def _printing(engine: LocalEngine, call: CallBody) -> Callable[[], str | TerminalText]:
-    """Return a function that gives the output of an ``ask``, part by part, then the rest."""
-    form = Form(**cast("dict[str, Any]", call.form or {}))
-    parts = stream_answer(engine.answer_events(call.arguments), form)
-
-    def following() -> str | TerminalText:
-        try:
-            return next(parts)
-        except StopIteration as ended:
-            rest: TerminalText = ended.value
-            return rest
-
-    with asked_at("cli"):
-        return partial(copy_context().run, following)  # one context for all parts
-
-
-async def _stream_lines(
-    part: str | TerminalText, following: Callable[[], Awaitable[str | TerminalText]]
-) -> AsyncIterator[bytes]:
-    """Yield the parts as lines of JSON, and last the rest or an error."""
+def _next_part(parts: Generator[str, None, TerminalText]) -> str | TerminalText:
     try:
-        while isinstance(part, str):
-            yield as_json({"write": part}) + b"\n"
-            part = await following()
-        yield as_json(part._asdict()) + b"\n"
-    except CatalogError as error:
-        yield as_json(encode_error(error)) + b"\n"
-
-
-def _read_call(body: bytes) -> CallBody:
-    try:
-        call = CallBody.model_validate(json.loads(body))  # unlike pydantic's, with any text in it
-    except ValidationError as error:
-        raise InputError(f"call: {validation_message(error, CallBody)}") from None
-    except (ValueError, RecursionError):
-        raise InputError("call: the body is not JSON") from None
-    if not _FORM_OPTIONS.issuperset(call.form or {}):
-        raise InputError(f"call: form has {', '.join(sorted(_FORM_OPTIONS))}")
-    return call
+        return next(parts)
+    except StopIteration as ended:
+        rest: TerminalText = ended.value
+        return rest
 
 
 def answer_head(app: ASGIApp) -> ASGIApp:
@@ -172,36 +112,31 @@ def build_app(
     engine: LocalEngine,
     address: Address,
     serve: ServeSettings,
-    secret: str,
-    check: Callable[[], None] = lambda: None,
+    workers: Workers | None = None,
     *,
     with_answers: bool = False,
     readiness: Readiness | None = None,
     page: Mapping[str, Any] | None = MappingProxyType({}),
 ) -> ASGIApp:
-    """Return the app: ``/v1``, ``/mcp``, ``/metrics``, the page at ``/``, ``/call`` for the secret.
+    """Return the app: ``/v1``, ``/mcp``, ``/metrics``, the page at ``/``.
 
     Agents have the tool ``ask`` as well ``with_answers``. Without a ``readiness`` it is ready.
     ``page`` has the options of ``page_routes``; ``None``: without a page.
-    ``check`` is called before each request's work and may refuse it with an error. Raises
-    :class:`ConfigError` as ``guard_app`` does.
+    Raises :class:`ConfigError` as ``guard_app`` does.
     """
-    workers = Workers(serve.max_concurrent, serve.timeout_seconds, check)
+    workers = workers or Workers(serve.max_concurrent, serve.timeout_seconds)
     readiness = readiness or Readiness()
     metrics = ServerMetrics()
     metrics.watch(lambda: workers.pending, lambda: readiness.is_ready)
     engine.observe(metrics.count_question)
     api = build_api(
-        ApiState(engine, workers, secret, serve.timeout_seconds, readiness),
+        ApiState(engine, workers, serve.timeout_seconds, readiness),
         needs_token=bool(serve.tokens()),
     )
-    alone = {"token": secret, "role_tokens": (), "allowed_origins": ()}
-    for_owner = serve.model_copy(update=alone)
     server = catalog_server(engine, workers, with_answers=with_answers, roles=serve.roles())
     mcp, running = mcp_asgi(server, serve)
 
     routes: list[BaseRoute] = [
-        Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
         Route(METRICS, endpoint=guard_app(answer_head(metrics_endpoint(metrics)), address, serve)),
     ]
@@ -262,26 +197,27 @@ def serve(
     Raises :class:`ConfigError` if the address is not available, if other machines could connect and
     no token is set, or if the store has a server already.
     """
-    with announce(home) as publish, bind_socket(address) as listening:
-        host, port = listening.getsockname()[:2]
-        secret, bound = secrets.token_hex(32), Address(address.host, port)
-        check = store_unchanged_check(engine.library.database.file)
-        settings = engine.library.settings
+    refuse_second_server(home)
+    limits = engine.library.settings.serve
+    check = store_unchanged_check(engine.library.database.file)
+    workers = Workers(limits.max_concurrent, limits.timeout_seconds, check)
+    with ExitStack() as stack:
+        listened = stack.enter_context(bind_socket(address))
+        bound = Address(address.host, listened.getsockname()[1])
+        greeting = Greeting(os.getpid(), bound.port, key, limits.timeout_seconds)
         readiness = Readiness(is_warm=False)
         app = build_app(
             engine,
             bound,
-            settings.serve,
-            secret,
-            check,
-            with_answers=settings.answers.tool,
+            limits,
+            workers,
+            with_answers=engine.library.settings.answers.tool,
             readiness=readiness,
             page=page,
         )
 
         def ready() -> None:
-            reachable = Address(host, port).reachable_host
-            publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
+            stack.enter_context(listening(home, greeting, answer_calls(engine, workers)))
             offers = "the page, /v1, /mcp" if page is not None else "/v1, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
@@ -290,5 +226,4 @@ def serve(
         quiet_libraries()
         add_request_ids()
         warm_in_background(engine, readiness.note_warm)
-        drain = Drain(settings.serve.drain_seconds, readiness.drain)
-        serve_until_signal(app, listening, ready, drain)
+        serve_until_signal(app, listened, ready, Drain(limits.drain_seconds, readiness.drain))

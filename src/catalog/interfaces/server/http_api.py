@@ -40,7 +40,6 @@ from catalog.interfaces.calls import (
     SearchShape,
     StatusShape,
 )
-from catalog.interfaces.server.announcement import make_proof
 from catalog.interfaces.server.http_errors import (
     Responses,
     add_error_handlers,
@@ -220,20 +219,18 @@ STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
 
 
 class ApiState:
-    """The engine that routes ask, behind threads, and the secret that proves this server."""
+    """The engine that routes ask, behind threads."""
 
     def __init__(
         self,
         engine: AnsweringEngine,
         workers: Workers,
-        secret: str,
         seconds: float,
         readiness: Readiness | None = None,
     ) -> None:
         self._engine = engine
         self._workers = workers
         self._readiness = readiness or Readiness()
-        self.secret = secret
         self.seconds = seconds
 
     async def require_ready(self) -> None:
@@ -271,14 +268,13 @@ class ApiState:
 
 
 class HealthShape(BaseModel):
-    """``proof`` shows to who knows the server's secret that it does, too."""
+    """Said of a server that runs."""
 
     model_config = ConfigDict(extra="forbid")
 
     status: str
     version: str
     timeout_seconds: float
-    proof: str | None = None
 
 
 class ReadyShape(BaseModel):
@@ -379,23 +375,10 @@ async def status(arguments: Annotated[Arguments, STATUS_QUERY], api: Api) -> Res
 
 
 @router.get(HEALTH, response_model=HealthShape, responses=error_responses())
-async def health(
-    api: Api,
-    nonce: Annotated[
-        str | None,
-        Query(
-            min_length=16,
-            max_length=64,
-            pattern="^[0-9a-f]+$",
-            description="Hexadecimal digits, new in each request, for the proof.",
-        ),
-    ] = None,
-) -> Response:
+async def health(api: Api) -> Response:
     """Confirm that the server runs; checks nothing else."""
-    answer = {"status": "ok", "version": __version__, "timeout_seconds": api.seconds}
-    if nonce is not None:
-        answer["proof"] = make_proof(api.secret, nonce)
-    return json_response(200, answer)
+    told = {"status": "ok", "version": __version__, "timeout_seconds": api.seconds}
+    return json_response(200, told)
 
 
 @router.get(READY, response_model=ReadyShape, responses=error_responses())

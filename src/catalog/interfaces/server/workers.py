@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
@@ -57,13 +58,7 @@ class Workers:
         It has the caller's context variables, such as the edge. Raises :class:`ServingError` at
         once, or :class:`OutOfTimeError`.
         """
-        context, deadline = copy_context(), monotonic() + self._seconds
-
-        def bounded() -> ResultT:
-            with ending_at(deadline):
-                return work()
-
-        future = self._submit(lambda: context.run(bounded))
+        future = self._submit(work)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
         except TimeoutError:
@@ -71,7 +66,24 @@ class Workers:
                 raise  # the work's own
             raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
 
+    def call(self, work: Callable[[], ResultT]) -> ResultT:
+        """Run the work as :meth:`run` does, for a caller that is a thread."""
+        future = self._submit(work)
+        try:
+            return future.result(self._seconds)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
+
     def _submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        context, deadline = copy_context(), monotonic() + self._seconds
+
+        def bounded() -> ResultT:
+            with ending_at(deadline):
+                return work()
+
         future: Future[ResultT] = Future()
         with self._lock:
             if self._pending >= self._max_threads * (1 + _WAITING_PER_THREAD):
@@ -79,7 +91,7 @@ class Workers:
             self._pending += 1
             starts = self._threads < min(self._max_threads, self._pending)
             self._threads += starts
-        self._calls.put((future, work))
+        self._calls.put((future, partial(context.run, bounded)))
         if starts:
             Thread(target=self._answer, name="catalog-serve", daemon=True).start()
         return future

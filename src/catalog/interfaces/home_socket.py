@@ -1,0 +1,399 @@
+"""The socket in a home by which its user's own processes ask the home's server.
+
+Only its owner can open it, so the kernel says who may ask. A connection begins with the server's
+greeting; then each call is one JSON message, and its answer one or several. This module imports
+nothing heavy, because a command that asks a server needs only this.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from catalog import __version__
+from catalog.core import errors
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    ServingError,
+    StoreBusyError,
+    StoreReplacedError,
+)
+from catalog.core.files import describe_os_error
+from catalog.core.ids import sha1_hex
+
+if TYPE_CHECKING:
+    from catalog.core.settings import Settings
+    from catalog.interfaces.calls import LocalEngine
+
+_LONGEST = 100  # bytes of a socket's path; the kernel takes 107
+_MOST_BYTES = 64_000_000  # of a call
+_LONGEST_GREETING = 4096  # bytes
+_GREETING_SECONDS = 1.0
+_EXTRA_SECONDS = 2.0  # beyond the server's own time limit
+_PASS_OVER_SECONDS = 10.0
+Message = dict[str, Any]
+_KINDS: dict[str, type[CatalogError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CatalogError)
+}
+
+
+class Greeting(NamedTuple):
+    """What a server says of itself; ``key`` is its ``settings_key``, ``seconds`` its time limit."""
+
+    pid: int
+    port: int
+    key: str
+    seconds: float
+    version: str = __version__
+
+
+class ServerGoneError(Exception):
+    """No server of this release answers: answer without it."""
+
+
+class OtherSettingsError(ServerGoneError):
+    """The home's server has other settings."""
+
+
+def socket_of(home: Path) -> Path:
+    """Return the path of the home's socket, in a private folder if the home is too deep."""
+    path = home / "serve.sock"
+    if len(os.fsencode(path)) <= _LONGEST:
+        return path
+    folder = Path(tempfile.gettempdir(), f"catalog-{os.getuid()}")
+    return folder / sha1_hex(str(path))[:16]
+
+
+def server_of(home: Path) -> Greeting | None:
+    """Return the greeting of the home's server, ``None`` without one that answers."""
+    with suppress(ServerGoneError):
+        connection, greeting = _connect(socket_of(home))
+        connection.close()
+        return greeting
+    return None
+
+
+@contextmanager
+def listening(
+    home: Path, greeting: Greeting, answer: Callable[[Message], Iterator[Message]]
+) -> Iterator[None]:
+    """Answer calls at the home's socket until the end of the block.
+
+    ``answer`` yields the messages of an answer, of which all but the last have ``write``. Raises
+    :class:`ConfigError` if the home has a server, or the socket cannot be made.
+    """
+    from catalog.store.database import hold_lock
+
+    if not hasattr(socket, "AF_UNIX"):  # on Windows each process answers for itself
+        yield
+        return
+    path = socket_of(home)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(home / "locks" / "serve.lock", seconds=0, busy="served"))
+        except StoreBusyError:
+            refuse_second_server(home)
+            raise ConfigError(f"another process serves {home} already: stop it first") from None
+        umask = os.umask(0o177)  # from the first moment on, only its owner can open it
+        try:
+            _make_room(path, home)
+            listener = stack.enter_context(Listener(str(path), "AF_UNIX", backlog=64))
+        except OSError as error:
+            reason = describe_os_error(path, error)
+            raise ConfigError(f"cannot announce the server in {reason}") from error
+        finally:
+            os.umask(umask)
+        arguments = (listener, greeting, answer)
+        threading.Thread(target=_accept, args=arguments, daemon=True).start()
+        yield
+
+
+def refuse_second_server(home: Path) -> None:
+    """Raise :class:`ConfigError` if a server of the home answers."""
+    if other := server_of(home):
+        process = f"process {other.pid} on port {other.port}"
+        raise ConfigError(f"{process} serves {home} already: use it, or stop it first")
+
+
+def _make_room(path: Path, home: Path) -> None:
+    """Remove the socket of a server that was killed; make the private folder of a deep home."""
+    if path.parent != home:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if path.parent.stat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user")
+        path.parent.chmod(0o700)
+    path.unlink(missing_ok=True)
+
+
+def _accept(
+    listener: Listener, greeting: Greeting, answer: Callable[[Message], Iterator[Message]]
+) -> None:
+    def serve(connection: Connection) -> None:
+        with connection, suppress(EOFError, OSError, ValueError, RecursionError):
+            _send(connection, greeting._asdict())
+            while True:
+                for message in answer(json.loads(connection.recv_bytes(_MOST_BYTES))):
+                    _send(connection, message)
+
+    with suppress(OSError):  # it is closed
+        while True:
+            threading.Thread(target=serve, args=(listener.accept(),), daemon=True).start()
+
+
+def _send(connection: Connection, message: Mapping[str, Any]) -> None:
+    connection.send_bytes(json.dumps(message).encode())
+
+
+def _connect(path: Path) -> tuple[Connection, Greeting]:
+    """Return a connection to our own server, and its greeting."""
+    try:
+        if path.lstat().st_uid != os.getuid():
+            raise ServerGoneError(f"{path} belongs to another user")
+        connection = Client(str(path), "AF_UNIX")
+    except OSError as error:
+        raise ServerGoneError(str(error)) from error
+    with suppress(OSError, EOFError, ValueError, TypeError, RecursionError):
+        if connection.poll(_GREETING_SECONDS):
+            greeting = Greeting(**json.loads(connection.recv_bytes(_LONGEST_GREETING)))
+            if greeting.version == __version__:
+                return connection, greeting
+    connection.close()
+    raise ServerGoneError("no server of this release answers")
+
+
+def encode_error(error: CatalogError) -> Message:
+    """Return ``{"error": {"kind", "message", "details"}}``; details are the error's attributes."""
+    kind, message = type(error).__name__, str(error)
+    return {"error": {"kind": kind, "message": message, "details": dict(vars(error))}}
+
+
+def _decode_error(message: Message) -> Exception:
+    """Return the error of a message, or the one that makes the caller answer by itself."""
+    told = message["error"]
+    kind = _KINDS.get(told["kind"])
+    if kind is StoreReplacedError:
+        return ServerGoneError(told["message"])
+    if kind is None:
+        return CatalogError(f"the server says: {told['message']}")
+    error = kind.__new__(kind)
+    error.args = (told["message"],)
+    for name, value in (told.get("details") or {}).items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error
+
+
+class Remote:
+    """The home's server. Thread-safe: it keeps as many connections as parallel calls."""
+
+    def __init__(self, home: Path, key: str) -> None:
+        self._path, self._key = socket_of(home), key
+        self._idle: list[tuple[Connection, float]] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def ask(
+        self, verb: str, arguments: Mapping[str, Any], seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Return the answer's JSON object; raise the errors that the verb raised there.
+
+        Raises :class:`ServerGoneError` without an answer within ``seconds`` (``None``: the
+        server's own limit, and a little more).
+        """
+        call = {"verb": verb, "arguments": dict(arguments), "form": None}
+        (message,) = self._exchange(call, seconds)
+        answer: dict[str, Any] = message["data"]
+        return answer
+
+    def run_command(
+        self,
+        verb: str,
+        arguments: Mapping[str, Any],
+        form: Mapping[str, Any],
+        *,
+        streamed: bool = False,
+    ) -> Generator[str, None, tuple[str, str, int]]:
+        """Yield the output of the verb's command as it comes; return the rest, errors and code.
+
+        Before the first output it raises like :meth:`ask`, later :class:`ServingError`.
+        """
+        call = {"verb": verb, "arguments": dict(arguments), "form": form, "streamed": streamed}
+        has_begun = False
+        try:
+            for message in self._exchange(call, None):
+                if "write" not in message:
+                    return message["out"], message["err"], message["code"]
+                has_begun = True
+                yield message["write"]
+        except ServerGoneError as error:
+            if has_begun:
+                raise ServingError(f"the connection broke ({error}): try again") from error
+            raise
+        raise ServerGoneError("the answer is incomplete")
+
+    def close(self) -> None:
+        """Close the connections; calls in progress end first, later ones open one each."""
+        self._is_closed = True
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+    def _exchange(self, call: Message, seconds: float | None) -> Iterator[Message]:
+        connection, its_seconds = self._take()
+        is_done = False
+        try:
+            _send(connection, call)
+            while not is_done:
+                if not connection.poll(its_seconds if seconds is None else seconds):
+                    raise TimeoutError("no answer in time")
+                message = json.loads(connection.recv_bytes())
+                is_done = "write" not in message
+                if "error" in message:
+                    raise _decode_error(message)
+                yield message
+        except CatalogError:
+            raise
+        except (OSError, EOFError, ValueError) as error:
+            raise ServerGoneError(str(error)) from error
+        finally:
+            with self._lock:
+                is_kept = is_done and not self._is_closed
+                if is_kept:
+                    self._idle.append((connection, its_seconds))
+            if not is_kept:  # what was not read would answer the next call
+                connection.close()
+
+    def _take(self) -> tuple[Connection, float]:
+        """Return an idle connection whose server lives, or a new one, and the time for answers."""
+        while self._idle:
+            with self._lock, suppress(IndexError):
+                connection, seconds = self._idle.pop()
+                if not connection.poll(0):  # nothing is said at the end of a connection but its end
+                    return connection, seconds
+                connection.close()
+        connection, greeting = _connect(self._path)
+        if greeting.key != self._key:
+            connection.close()
+            raise OtherSettingsError("the server has other settings")
+        return connection, greeting.seconds + _EXTRA_SECONDS
+
+
+class NearestEngine:
+    """Ask the home's server while one runs with the same settings, else answer here.
+
+    The local engine is made when first needed and released when a server answers again. If a server
+    is lost during a call, that call only takes longer. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        key: str,
+        make_local: Callable[[], LocalEngine],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeout = settings.serve.timeout_seconds + _EXTRA_SECONDS
+        self._path = socket_of(home)
+        self._remote = Remote(home, key)
+        self._make_local = make_local
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._lost: tuple[object, float] | None = None  # the socket of a server, and since when
+        self._local: LocalEngine | None = None
+        self._users = 0
+
+    @classmethod
+    def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
+        """Return the engine for settings loaded with that preset in this environment."""
+        from catalog.core.files import settings_key
+
+        def local() -> LocalEngine:
+            from catalog.interfaces.calls import LocalEngine
+            from catalog.library.library import Library
+            from catalog.store.database import require_store
+
+            require_store(settings)
+            return LocalEngine(Library(settings))
+
+        return cls(settings, settings.home, settings_key(settings.home, preset), local)
+
+    def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer as ``Engine.ask`` says."""
+        if self._may_ask(server := self._socket()):
+            try:
+                answer = self._remote.ask(verb, arguments, self._timeout)
+            except ServerGoneError:
+                self._lost = server, self._clock()
+            else:
+                self._release_local()
+                return answer
+        with self._use_local() as engine:
+            return engine.ask(verb, arguments)
+
+    def warm(self) -> None:
+        """Prepare the local engine, if it is the one that would answer."""
+        if not self._may_ask(self._socket()):
+            with self._use_local() as engine:
+                engine.warm()
+
+    def close(self) -> None:
+        """Release the local engine and the connections."""
+        self._remote.close()
+        with self._lock:
+            local, self._local = self._local, None
+        if local is not None:
+            local.close()
+
+    def _socket(self) -> object:
+        """Return what tells the socket of one server from that of the next; ``None`` without."""
+        with suppress(OSError):
+            status = self._path.lstat()
+            return status.st_ino, status.st_ctime_ns
+        return None
+
+    def _may_ask(self, server: object) -> bool:
+        """Return whether there is a server that was not lost in the last ten seconds."""
+        lost, since = self._lost or (None, 0.0)
+        return server is not None and (
+            server != lost or self._clock() - since >= _PASS_OVER_SECONDS
+        )
+
+    @contextmanager
+    def _use_local(self) -> Iterator[LocalEngine]:
+        """Yield the local engine, made if necessary, which stays open meanwhile."""
+        with self._making:
+            with self._lock:
+                engine = self._local
+                self._users += engine is not None
+            if engine is None:
+                engine = self._make_local()
+                with self._lock:
+                    self._local = engine
+                    self._users += 1
+        try:
+            yield engine
+        finally:
+            with self._lock:
+                self._users -= 1
+
+    def _release_local(self) -> None:
+        with self._lock:
+            if self._local is None or self._users:
+                return
+            local, self._local = self._local, None
+        local.close()
