@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,8 @@ _SEARCH = edge.SearchParams(
 )
 _NEVER = 10**9  # kilobytes of vectors from which a graph would be searched
 QUANTIZE_FROM = 20_000  # points
+
+_log = logging.getLogger(__name__)
 
 
 class QdrantEdgeEngine(PointEngine):
@@ -193,7 +196,8 @@ class QdrantEdgeEngine(PointEngine):
             return len(self._query(_probe(self.dim), 1, None)) > 0
         except EngineBlockedError:
             raise
-        except EngineError:
+        except EngineError as error:
+            _log.warning("filling the vector index of %r again: %s", self.dataset, error)
             return False
 
     def _update(self, operation: edge.UpdateOperation) -> None:
