@@ -18,11 +18,11 @@ from catalog.core.params import BrowseParams, GetParams, SearchParams
         (SearchParams("q", doc_ids=[5]), "doc_ids: .* valid string, not 5"),
         (SearchParams("q", rerank="false"), "rerank: .* valid boolean, not 'false'"),
         (SearchParams("q", strict=1), "strict: .* valid boolean, not 1"),
-        (SearchParams("q", top_k=0), "top_k: .* greater than or equal to 1, not 0"),
-        (SearchParams("q", top_k=1001), "top_k: .* less than or equal to 1000, not 1001"),
+        (SearchParams("q", top_k=0), "top_k: must be at least 1, not 0"),
+        (SearchParams("q", top_k=1001), "top_k: must be at most 1000, not 1001"),
         (SearchParams("q", top_k=True), "top_k: .* valid integer, not True"),
         (BrowseParams(tags=["t"] * 51), "tags: .* at most 50 items"),
-        (GetParams("a.md", line_start=0), "line_start: .* greater than or equal to 1, not 0"),
+        (GetParams("a.md", line_start=0), "line_start: must be at least 1, not 0"),
     ],
 )
 def test_a_wrong_type_or_bound_is_named(params, message):

@@ -30,6 +30,14 @@ Names = Mapping[str, Iterable[str]]
 """The aliases of each argument, by its name."""
 
 _MAX_SHOWN = 60  # characters of a name or a value
+_PLAIN = {  # pydantic's words, and ours
+    "Value error, ": "",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+    "Input should be": "must be",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
 _ALIKE = 0.7  # share of the letters, as difflib counts
 
 
@@ -143,13 +151,13 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """Return a message about invalid arguments for their caller, without whole values."""
     messages: dict[str, str] = {}
     for problem in error.errors():
-        name, words = str((*problem["loc"], "arguments")[0]), problem["msg"]
+        name, words = str((*problem["loc"], "arguments")[0]), plain_words(problem["msg"])
         if problem["type"] == "extra_forbidden":
             messages[name] = describe_unknown(name, argument_names(model))
         elif problem["type"] == "missing":
             messages[name] = f"the argument {name} is missing"
         elif name in messages:  # of a union, whose every type reports
-            words = words.removeprefix("Input should be ")
+            words = words.removeprefix("must be ")
             if words not in messages[name]:
                 messages[name] = messages[name].replace(", not ", f" or {words}, not ", 1)
         else:
@@ -157,6 +165,13 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
             if name == "reference" and isinstance(problem["input"], list):
                 messages[name] += "; multi_get takes several documents"
     return "; ".join(messages.values())
+
+
+def plain_words(message: str) -> str:
+    """Return pydantic's message in the words of ours: ``must be at least 1``."""
+    for theirs, ours in _PLAIN.items():
+        message = message.replace(theirs, ours)
+    return message
 
 
 def _shown(value: object) -> str:

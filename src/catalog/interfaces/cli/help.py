@@ -11,6 +11,7 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand
 
+from catalog.core.arguments import plain_words
 from catalog.interfaces.cli.options import add_store_options
 
 _ROOM = 40  # columns beside the options below which their help goes under them
@@ -18,14 +19,6 @@ _LEFT = 30  # columns for names and options at most
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
 _LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
 _MEANT = {"--name": "--dataset", "--port": "--http", "--host": "--http"}
-_PLAIN = {  # pydantic's words, and ours
-    "Value error, ": "",
-    "Input should be greater than or equal to": "must be at least",
-    "Input should be less than or equal to": "must be at most",
-    "Input should be": "must be",
-    ", unable to parse string as an integer": "",
-    ", unable to parse string as a number": "",
-}
 _EXAMPLES = "\n\nExamples:\n"  # how the last part of a command's docstring begins
 _Context: Any = TyperCommand.context_class
 _Formatter: Any = _Context.formatter_class
@@ -119,9 +112,7 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
                 hint = f'. If all of it is the {argument.name}, put it in quotes: "{whole}"'
                 error.message = message + hint  # type: ignore[attr-defined]
             elif hasattr(error, "param"):  # a wrong value
-                for checked, plain in _PLAIN.items():
-                    message = message.replace(checked, plain)
-                error.message = message  # type: ignore[attr-defined]
+                error.message = plain_words(message)  # type: ignore[attr-defined]
             raise
 
     return parse_args
