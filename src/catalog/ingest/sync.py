@@ -209,10 +209,7 @@ class SyncRun:
         return revision if revision.chunks else None
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
-        """Record new files as begun: else documents could stay after their files are gone.
-
-        Files that lose a path to them must be read again, too, because they may get it back.
-        """
+        """Record new files, and those that lose a path, as begun: their documents may not stay."""
         new = {file.path: file for file in files if file.path not in self._files_begun}
         begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
         deprived = self._changes.deprived - self._files_deprived

@@ -57,14 +57,18 @@ class JsonReader(CodeReader):
     def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the documents of the records, or the file as a transcript or as text."""
         data, whole = base.read_bytes(handle, limits.document_bytes), _Record(0, {}, "")
-        text, left = leave_out_base64(decode(data))
+        (text, left), stated = leave_out_base64(decode(data)), dict[str, Any]()
         with suppress(ValueError, RecursionError):
-            whole = _read(read_json(text))
+            whole = _read(value := read_json(text))
+            stated = normalise(stated_levels(value)) if isinstance(value, dict) else {}
         has_records = whole.messages or (whole.text and whole.title)
         if not has_records or read_transcript_json(text, path):
             yield from super().read(BytesIO(data), path, limits=limits)
             return
-        yield from _write_all(path, whole, limits)
+        for item in _write_all(path, whole, limits):
+            if isinstance(item, ParsedDocument):
+                item = replace(item, metadata={**stated, **item.metadata})
+            yield item
         yield from [ReadFailure(path, left)] if left is not None else []
 
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -83,7 +87,7 @@ class EnexReader:
         data, notes = BytesIO(base.read_bytes(handle, limits.document_bytes)), []
         safe = {"recover": True, "huge_tree": True, "resolve_entities": False}
         for _, note in etree.iterparse(data, tag="note", **safe):
-            fields = {one.tag: one.text for one in note.iter()}
+            fields = {one.tag: one.text for one in note.iter(etree.Element)}
             notes.append({**fields, "tags": [tag.text for tag in note.iter("tag")], "tag": None})
             note.clear()
         yield from _write_all(path, _read(notes), limits)
@@ -157,10 +161,7 @@ class _Record(NamedTuple):
 
 
 def _read(value: object, number: int = 0, depth: int = 0) -> _Record:
-    """Return the record in an object, joined with an object in it that has its content.
-
-    Its messages are the list in it that has most text, if most of its items are records.
-    """
+    """Return an object's record; its messages are the list in it of most text, if of records."""
     fields = dict(value) if isinstance(value, dict) else {"": value}
     best = 0, "", list[_Record]()
     for name in ("message", "content", "note", "snippet") * 2:

@@ -160,14 +160,16 @@ def read_open(
 
 _TOP = 1 << 17  # bytes of a text file, and characters of a document, that may state its level
 _HEAD = re.compile(  # blocks (closed or not, without prose), comments and blank lines
-    r"(?:\s++|[#%][^\n]*+\n|(?:WEBVTT|NOTE)\b[^\n]*+\n(?:[^\n]++\n)*+|"
+    r"(?:\s++|[#%][^\n]*+\n|(?:WEBVTT|NOTE|STYLE|REGION)\b[^\n]*+\n(?:[^\n]++\n)*+|"
     r"<!--(?:(?!-->).)*+-->|\ufeff|(?:---|\+\+\+|;;;)[^\n]*+\n"
     r"(?:(?!(?:---|\+\+\+|\.\.\.|;;;)\s|\w[^:=\n]*+\n)[^\n]*+\n)*+(?:[-+.;]{3}[^\n]*+(?:\n|\Z))?)*+",
     re.DOTALL,
 )
+_FENCED = re.compile(r"(---|\+\+\+)[ \t]*\n.*?\n\1[ \t]*(?:\n|\Z)", re.DOTALL)
 _HEAD_OF_PROSE = re.compile(rf"{_HEAD.pattern}(?:[^\S\n]*+\S[^\n]*+\n?)*+", re.DOTALL)
 _CLAIM = re.compile(  # as a field's name, and no Markdown heading
-    r"(?:^(?!\#+[ \t])[^\w\n]{0,20}(?:x-|\w{1,20}[.:])?|\{\s{0,9}[\"']?|,\s{0,9}[\"'])"
+    r"(?:^(?!\#+[ \t])(?:NOTE\b|WEBVTT\b[^\n]{0,40}?)?[^\w\n]{0,20}(?:x-|\w{1,20}[.:])?"
+    r"|\{\s{0,9}[\"']?|,\s{0,9}[\"'])"
     rf"{LEVEL}[\w .-]{{0,20}}[\"'*_\])]{{0,4}}\s?[:=]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -207,7 +209,10 @@ def _level_at_top(text: str, *, is_prose: bool) -> MetadataValue | None:
     text = re.sub(r"\r\n?", "\n", text)
     fields, start, end, problem = read_front_matter(text)
     level = normalise(fields).get(LEVEL)
-    is_lost = problem and level is None and LEVEL in text[:end].casefold()
+    block = None if fields else _FENCED.match(text)
+    is_lost = (problem and level is None and LEVEL in text[:end].casefold()) or (
+        block and _CLAIM.search(block[0])
+    )
     start = end if fields else start
     match = _HEAD_OF_PROSE.match if is_prose and level is None else _HEAD.match
     head = cast("re.Match[str]", match(text, start))

@@ -307,10 +307,7 @@ def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], list[int
 def _read_table(
     rows: Sequence[_Row], columns: Sequence[int], known: dict[tuple[int, int], dict[int, str]]
 ) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each row of a table in these columns.
-
-    ``known`` has the names of columns of the sheet so far: a table without may have those above it.
-    """
+    """Yield number and text of each row; ``known`` has the names of columns above a table."""
     body, sides = 0, (columns[0], columns[-1])
     shown = [[cell for cell in row[1].items() if type(cell[1]) is not _Spanned] for row in rows]
     while body < len(rows) and len(columns) > 1 and len(shown[body]) == 1:

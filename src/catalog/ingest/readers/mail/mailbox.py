@@ -86,10 +86,7 @@ class MboxReader:
 
 
 def _split(handle: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the line of each ``From `` line and the mail below it, ``None`` if it is too large.
-
-    A ``From `` line comes after an empty line or at the top, has a time, and a field below it.
-    """
+    """Yield the place of each ``From `` line (with a time, a field below) and its mail or None."""
     pieces: list[bytes] = []
     start = number = size = 0
     is_free, is_line_start = True, True

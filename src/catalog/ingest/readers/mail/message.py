@@ -26,7 +26,7 @@ from catalog.core.places import WITHIN, enclosing
 from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
-from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
+from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64, wide_encoding
 from catalog.ingest.readers.html import HtmlReader, extract
 from catalog.ingest.readers.mail.quotes import mark_segments
 from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
@@ -178,6 +178,8 @@ def parse(data: bytes) -> tuple[_Part, list[str]]:
         part.set_payload([*inner] or content)
         return part
 
+    data = decode_with_remark(data)[0].encode() if wide_encoding(data) else data
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     mail = read(data.decode("ascii", "surrogateescape"), "text/plain", 0)
     return mail, remarks + [f"read as far as {_MAX_PARTS:,} parts"] * (len(parts) > _MAX_PARTS)
 

@@ -57,11 +57,12 @@ _NO_TITLE = re.compile(
     r"none|null|\S*\.(?:docx?|od[tp]|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md))\Z"
 )
 _LABEL = re.compile(  # and whether it has a value of its own, read or not
-    rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})(\s*+(?:[(\[]|<(?!<)|(?:\d++|true)\s*+[/>]))?",
+    rb"/([\w.#-]{0,30}confidentiality[\w.#-]{0,30})(\s*+(?:[(\[]|<(?!<)|(?:\d++|true)\s*+[/>]))?",
     re.IGNORECASE,
 )
 # Names that are asked for, besides those in the file, which may be packed.
-_LABELS = ("Confidentiality", "confidentiality", "CONFIDENTIALITY", "ConfidentialityLevel")
+_LABELS = ["confidentiality", "CONFIDENTIALITY", "X-Confidentiality"]
+_LABELS += [f"{of}Confidentiality{it}" for of in ("", "Document") for it in ("", "Level", " Level")]
 _Pages = Sequence[Sequence[TextLine]]
 
 
@@ -261,7 +262,8 @@ def _heading_level(lines: Sequence[TextLine], body: float) -> int | None:
 def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValue]:
     language = read_string(raw.FPDFCatalog_GetLanguage, document, max_bytes=256)
     is_language = re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", language)
-    found = islice({one[1].decode(): one[2] for one in _LABEL.finditer(data)}.items(), 20)
+    coded = {one[1].decode().replace("#20", " "): one[2] for one in _LABEL.finditer(data)}
+    found = islice(coded.items(), 20)
     fields: dict[str, object] = {name: _property(document, name) for name in _LABELS}
     fields |= {name: _property(document, name) or (its and UNREADABLE) for name, its in found}
     fields |= {name.lower(): _property(document, name) for name in ("Author", "Subject")}
