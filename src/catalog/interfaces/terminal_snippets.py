@@ -50,13 +50,15 @@ class _Line(NamedTuple):
 def _lines(result: SearchResult, width: int | None, *, bold: bool) -> Iterator[str]:
     text, passage = _visible(result.snippet), _visible(result.text)
     before, _, after = passage.partition(text or "\n")
-    begins_within = _ENDED.search(before) is None if before.strip() else text.lstrip()[:1].islower()
+    begins_within = result.start_offset > 0 and text.lstrip()[:1].islower()
+    if before.strip():
+        begins_within = _ENDED.search(before) is None
     ends_within = after.strip() != "" and _ENDS.match(after) is None
     lines = _split(text, result, before, is_joined=width is not None)
     for number, (start, end, line, is_prose) in enumerate(lines):
         found = ((low - start, high - start) for low, high in result.matches)
         matches = [(low, high) for low, high in found if high > 0 and low < end - start]
-        if is_prose and number == 0 and begins_within and result.start_offset:
+        if is_prose and number == 0 and begins_within:
             by = len(line) - len(line.lstrip()) - len(_ELLIPSIS) - 1
             line = f"{_ELLIPSIS} {line.lstrip()}"
             matches = [(low - by, high - by) for low, high in matches]

@@ -12,7 +12,6 @@ from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Expl
 from catalog.core.text import clean, format_timecode
 from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line, shown_tags
 from catalog.retrieval.citations import format_headings
-from catalog.retrieval.recordings import format_lines
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it.
@@ -234,6 +233,8 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     head += " (quoted)" if passage.modality == "quote" else ""
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
+        from catalog.retrieval.recordings import format_lines
+
         yield head
         yield from format_lines(passage.evidence, passage.best_sentence, _INDENT)
     elif passage.evidence_of is not None:
