@@ -66,7 +66,7 @@ class Corpus:
         name, _, is_server = vectors.partition(" ")
         # one index of vectors for each store, whatever the engine of words
         told = {"qdrant_url": self._server_url} if is_server else {}
-        prefix = {"qdrant": {"collection_prefix": f"{store}_", "parallel": 1}} if is_server else {}
+        prefix = {"qdrant": {"collection_prefix": f"{store}_"}} if is_server else {}
         return open_library(
             self.home / store,
             database_url=self._addresses[store],

@@ -235,7 +235,7 @@ def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
     acts = {row["name"]: row["acts"] for row in json.loads(out)}
     assert acts["rag_v2.rrf_k"]
     idle_settings = [name for name, does in acts.items() if not does]
-    assert idle_settings == ["rag_v2.rerank_weight", "rag_v2.qdrant.oversampling"]
+    assert idle_settings == ["rag_v2.rerank_weight"]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def list_added(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, without importing them."""
     from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=group)}
+    return {one.name: one for one in sorted(entry_points(group=group), key=lambda it: it.name)}
 
 
 def find(group: str, name: str) -> object | None:

@@ -70,7 +70,7 @@ def test_metrics_need_the_token_and_are_only_read(engine, asked):
 
 def test_a_server_is_ready_once_it_is_warm_and_until_it_is_about_to_stop(engine, sending):
     readiness = Readiness(is_warm=False)
-    app = build_app(engine, LOOPBACK, ServeSettings(), "5" * 64, readiness=readiness)
+    app = build_app(engine, LOOPBACK, ServeSettings(), readiness=readiness)
 
     def ready():
         return ask_in_turn(app, sending, ("GET", "/v1/ready", {}))[0]

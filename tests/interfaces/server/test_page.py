@@ -196,7 +196,7 @@ def test_hostile_titles_paths_metadata_and_passages_are_only_text(asked, hostile
 
 
 def test_without_the_page_its_addresses_do_not_exist(engine, sending):
-    bare = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64, page=None)
+    bare = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), page=None)
     for path in ("/", "/login", "/assets/page.js"):
         assert asyncio.run(sending(bare, "GET", path)).status_code == 404
 

@@ -42,7 +42,7 @@ def store(tmp_path_factory):
 @pytest.fixture
 def client(store, tmp_path):
     page = {"golden": tmp_path / "golden"}
-    app = build_app(store, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64, page=page)
+    app = build_app(store, Address("127.0.0.1", 8180), ServeSettings(), page=page)
     return TestClient(app, base_url="http://127.0.0.1:8180", follow_redirects=True)
 
 

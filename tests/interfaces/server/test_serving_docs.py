@@ -31,9 +31,9 @@ def request(block):
 
 
 @pytest.mark.parametrize("block", CURLS)
-def test_an_example_is_answered(engine, home, served, block):
+def test_an_example_is_answered(engine, app_of, on_port, block):
     sent = request(block)
-    with served(engine, home) as server:
+    with on_port(app_of(engine)) as server:
         sent["url"] = sent["url"].replace(":8180", f":{server.port}")
         answer = httpx.request(**sent)
     assert answer.status_code == 200, answer.text
