@@ -71,7 +71,7 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
         ("profile = 'free'", "profile: .*cheap"),
         ("[retrieval]\ntop = 3", "retrieval: .*top"),
         ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
-        ("[retrieval]\ntop_k = 0", "retrieval: top_k: "),
+        ("[retrieval]\ntop_k = 0", "retrieval: top_k must be"),
         ("persona = ", "is not TOML"),
         ("persona = " + "[" * 20_000, "is not TOML"),
     ],

@@ -131,13 +131,13 @@ def test_no_index_is_given_out_once_the_model_changed(home, part):
 def test_a_model_that_changes_during_a_search_is_noticed(home, monkeypatch):
     with open_library(home, vector_engine="flat") as library:
         service, engine = SearchServiceV2(library), library.indexes.flat("bread")
-        search = engine.search
+        at = engine.at
 
-        def search_meanwhile(*given):
+        def at_meanwhile(connection):
             rebuild_with_other(home)
-            return search(*given)
+            return at(connection)
 
-        monkeypatch.setattr(engine, "search", search_meanwhile)
+        monkeypatch.setattr(engine, "at", at_meanwhile)
         with pytest.raises(EmbeddingMismatchError):
             service.search("flour", dataset="bread", mode="vector")
 

@@ -27,7 +27,7 @@ def failing_with(monkeypatch, error):
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (EngineLockedError("held"), "another process has the index open"),
+        (EngineLockedError("held"), "the index is open elsewhere"),
         (EngineBlockedError("the disk is full"), "the disk is full"),
     ],
 )

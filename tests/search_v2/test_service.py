@@ -508,7 +508,7 @@ def test_documents_are_narrowed_as_people_name_them(service, narrowed, paths):
 def test_a_missing_document_is_refused_with_the_name_given(service):
     with pytest.raises(DocumentNotFoundError, match=r"gone\.md"):
         service.search("keys", dataset="notes", docs=["gone.md"])
-    with pytest.raises(InputError, match="docs: must be a valid list"):
+    with pytest.raises(InputError, match="docs must be a valid list"):
         service.search("keys", dataset="notes", docs="keys.md")
 
 

@@ -161,7 +161,8 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
             if words not in messages[name]:
                 messages[name] = messages[name].replace(", not ", f" or {words}, not ", 1)
         else:
-            messages[name] = f"{name}: {words}, not {_shown(problem['input'])}"
+            colon = "" if words.startswith("must be") else ":"
+            messages[name] = f"{name}{colon} {words}, not {_shown(problem['input'])}"
             if name == "reference" and isinstance(problem["input"], list):
                 messages[name] += "; multi_get takes several documents"
     return "; ".join(messages.values())

@@ -57,7 +57,9 @@ _OTHER_NAMES = f"""
 """  # that people and models give a parameter where arguments are JSON
 _ALIASES = {
     name: others.split()
-    for name, others in re.findall(r"(\w+):([^:]+?)(?=\s\w+:|\Z)", _OTHER_NAMES)
+    for name, _, others in (
+        one.partition(":") for one in re.split(r"\s(?=\w++:)", _OTHER_NAMES.strip())
+    )
 }
 
 

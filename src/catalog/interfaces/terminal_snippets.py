@@ -11,7 +11,7 @@ from catalog.interfaces.plain_text import safe
 from catalog.interfaces.wrapping import crop, display_width, wrap
 
 _ELLIPSIS = "…"
-_ENDED = re.compile(r"[.!?…。！？｡:|]['\"”’»)\]」』`*_]*\s*\Z|\n\s*\n\s*\Z")
+_ENDED = re.compile(r"[.!?…。！？｡:|]['\"”’»)\]」』`*_]*+\s*+\Z")
 _ENDS = re.compile(r"[^\S\n]*(?:\n[^\S\n]*(?:\n|[#|`~]|[-*+] |\d+[.)] )|\Z)")
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
 _ITEM = re.compile(r"\s*(?:[-*+•–▪]|\d{1,3}[.)]|#\.|>)\s+")
@@ -52,7 +52,7 @@ def _lines(result: SearchResult, width: int | None, *, bold: bool) -> Iterator[s
     before, _, after = passage.partition(text or "\n")
     begins_within = result.start_offset > 0 and text.lstrip()[:1].islower()
     if before.strip():
-        begins_within = _ENDED.search(before) is None
+        begins_within = not before.rstrip(" \t").endswith("\n\n") and not _ENDED.search(before)
     ends_within = after.strip() != "" and _ENDS.match(after) is None
     lines = _split(text, result, before, is_joined=width is not None)
     for number, (start, end, line, is_prose) in enumerate(lines):

@@ -299,7 +299,7 @@ def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) ->
         engine = parts.library.indexes.flat(dataset)
         hits = nearest(engine, parts.database, vector, leg.top_k, within)
         is_held = isinstance(error, EngineLockedError)
-        reason = "another process has the index open" if is_held else str(error)
+        reason = "the index is open elsewhere" if is_held else str(error)
         fallback = f"{reason}, so vectors were compared one by one"
     with parts.database.read() as connection:
         damaged = engine.at(connection).damaged

@@ -200,8 +200,8 @@ def test_lists_are_read_in_every_form_that_models_write(asked):
 def test_a_wrong_type_is_reported_once_in_plain_words(asked):
     answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
     assert answer.data["message"] == (
-        "docs: must be a valid string or a valid list, not {'a': 1}; "
-        "filters: must be a valid string or a valid list or a valid dictionary, not 3"
+        "docs must be a valid string or a valid list, not {'a': 1}; "
+        "filters must be a valid string or a valid list or a valid dictionary, not 3"
     )
 
 

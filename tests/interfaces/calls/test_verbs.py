@@ -56,7 +56,7 @@ def test_unknown_and_wrong_arguments_are_refused_by_name(engine):
         engine.ask("search", {"query": "keys", "colour": "red"})
     with pytest.raises(InputError, match="query"):
         engine.ask("search", {})
-    with pytest.raises(InputError, match=r"top_k: .* valid integer, not 'five'"):
+    with pytest.raises(InputError, match=r"top_k .*valid integer, not 'five'"):
         engine.ask("search", {"query": "keys", "top_k": "five"})
     with pytest.raises(InputError, match="top_k"):
         engine.ask("search", {"query": "keys", "top_k": 1001})

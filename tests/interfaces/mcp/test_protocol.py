@@ -78,7 +78,7 @@ def test_wrong_arguments_are_an_answer_that_names_them():
     assert [one.is_error for one in answers] == [True] * 4
     messages = [one.structured_content["message"] for one in answers]
     assert messages[0] == messages[3] == "the argument word is missing"
-    assert messages[1] == "word: must be a valid string, not 3"
+    assert messages[1] == "word must be a valid string, not 3"
     assert messages[2] == "there is no argument 'wrod'; did you mean word? arguments: word, times"
 
 
