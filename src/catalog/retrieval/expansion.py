@@ -11,6 +11,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, get_args
@@ -231,7 +232,8 @@ class Expander:
         plain = " ".join(unicodedata.normalize("NFKC", query).casefold().split())
         key = cache_key("expansion", plain, self.identity)
         if (cached := self._cache.get([key]).get(key)) is not None:
-            return [ExpansionLine(**line) for line in json.loads(cached)], True
+            with suppress(ValueError, TypeError):  # it was damaged: ask again
+                return [ExpansionLine(**line) for line in json.loads(cached)], True
         seconds = self._rag.expansion_timeout_ms / 1000
         lines = self._call(lambda: self._calls.call(lambda: self._source.expand(query), seconds))
         if lines:

@@ -4,15 +4,18 @@ import pytest
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 
+from catalog.core.settings import RAGv2Settings
 from catalog.llm import ReplyPiece
 from catalog.retrieval.expansion import (
     PROMPT,
+    Expander,
     ExpansionReply,
     HydeSource,
     LexVecSource,
     get_source,
 )
 from catalog.search_v2 import LexVecQueryTransform
+from scripted import ScriptedSource
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
 KINDS = [("lex", "key renewal"), ("vec", "replacing an API key")]
@@ -182,3 +185,20 @@ def test_in_stock_llama_index_the_prompt_can_be_changed():
     transform.update_prompts({"expansion_prompt": changed})
     transform.run("rotate {API} keys")
     assert llm.asked == ["Five other words for rotate {API} keys"]
+
+
+@pytest.mark.parametrize("damaged", ["", "[", "3", '[{"kind": "lex"}]', '[["lex", "x"]]'])
+def test_a_cached_reply_that_is_damaged_is_asked_for_again(damaged):
+    class Damaged(dict):
+        def get(self, keys, default=None):
+            return dict.fromkeys(keys, damaged)
+
+        def put(self, entries, *, model):
+            self.update(entries)
+
+    source, cache = ScriptedSource("lex: api credential secret"), Damaged()
+    expander = Expander(source, cache, RAGv2Settings())
+    lines, is_cached = expander._lines("rotate api keys")
+    assert [one.text for one in lines] == ["api credential secret"]
+    assert not is_cached
+    assert len(cache) == 1
