@@ -178,7 +178,7 @@ def test_an_invalid_threshold_is_refused(opened, wrong):
         ("[agents.x]\nprofile = 'cheap'\n\nvoice = 3", "voice: unknown key"),
         ("\n[agents.x]\ntop_k = 3", r"top_k: .*belongs under \[retrieval\]"),
         ("[agents.x.retrieval]\n# many\nfilters = [\n'a=b',\n'a?']", r"filters: .*'a\?'"),
-        ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", "retrieval: mode: "),
+        ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", "retrieval: mode must be"),
         ("[agents.x.retrieval]\nagent = 'y'", "retrieval: .*no argument 'agent'"),
         ("[agents]\nx = 3", "it: "),
         ("agents = 3", "agents must be a section"),

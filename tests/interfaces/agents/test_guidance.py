@@ -10,8 +10,11 @@ from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, agent_guidance
 from catalog.interfaces.agents.functions import MAX_GUIDANCE
 from interfaces.agents.stub_router import StubRouter
 
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
+sys.path.append(BENCHMARKS)
 from tool_routing import read_prompts, routing_report
+
+sys.path.remove(BENCHMARKS)  # its ingest.py would hide tests/ingest
 
 PROMPTS = Path(__file__).parents[3] / "golden_queries" / "tool_routing.jsonl"
 DESCRIPTIONS = {name: AGENT_TOOLS[name].description for name in ("search_chunks", "query_catalog")}
