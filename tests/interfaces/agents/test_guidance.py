@@ -12,7 +12,7 @@ from interfaces.agents.stub_router import StubRouter
 
 BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
 sys.path.append(BENCHMARKS)
-from tool_routing import read_prompts, routing_report
+from tool_routing import read_prompts, routing_report  # noqa: E402
 
 sys.path.remove(BENCHMARKS)  # its ingest.py would hide tests/ingest
 
