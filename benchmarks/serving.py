@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ import httpx
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+from catalog.interfaces.home_socket import server_of
 from step import conditions, knee
 from synthetic import queries
 
@@ -203,14 +203,13 @@ async def _asked(client: Client, queries: Sequence[str], name: str) -> list[tupl
 
 @contextmanager
 def _server(environment: dict[str, str], command: Sequence[str] = SERVE) -> Iterator[str]:
-    announced, quiet = Path(environment["IDX_HOME"]) / "serve.json", subprocess.DEVNULL
+    home, quiet = Path(environment["IDX_HOME"]), subprocess.DEVNULL
     with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process:
         try:
-            while not announced.exists():
+            while (greeting := server_of(home)) is None:
                 time.sleep(0.05)
                 assert process.poll() is None
-            told = json.loads(announced.read_text())
-            yield f"http://{told['host']}:{told['port']}"
+            yield f"http://127.0.0.1:{greeting.port}"
         finally:
             process.terminate()
             process.wait(20)

@@ -69,7 +69,9 @@ def chunk_rows(built: Built, again: Held) -> Iterator[Row]:
         f"{built.after.documents} documents, {len(built.after.chunks)} chunks: "
         + ", ".join(f"{n} {name}" for name, n in built.stats.answer["modalities"].items()),
     )
-    text = sum(one["chunks"] for one in sizes["histogram"])
+    modalities = built.stats.answer["modalities"]
+    text = sum(modalities.get(name, 0) for name in ("text", "ocr", "image_caption"))
+    text -= sizes["uncounted"]
     inside = round(sizes["in_band"] * (text - sizes["short"]))
     yield Row.of(
         f"chunk size {sizes['low']}–{sizes['high']} tokens",

@@ -40,6 +40,7 @@ _LONGEST = 100  # bytes of a socket's path; the kernel takes 107
 _MOST_BYTES = 64_000_000  # of a call
 _LONGEST_GREETING = 4096  # bytes
 _GREETING_SECONDS = 1.0
+_PAUSE_SECONDS = 0.1
 _EXTRA_SECONDS = 2.0  # beyond the server's own time limit
 _PASS_OVER_SECONDS = 10.0
 Message = dict[str, Any]
@@ -92,8 +93,9 @@ def listening(
 ) -> Iterator[None]:
     """Answer calls at the home's socket until the end of the block.
 
-    ``answer`` yields the messages of an answer, of which all but the last have ``write``. Raises
-    :class:`ConfigError` if the home has a server, or the socket cannot be made.
+    ``answer`` yields the messages of an answer, of which all but the last have ``write``. Enter
+    it before other threads make files, because it changes the umask of the process for a moment.
+    Raises :class:`ConfigError` if the home has a server, or the socket cannot be made.
     """
     from catalog.store.database import hold_lock
 
@@ -148,9 +150,13 @@ def _accept(
                 for message in answer(json.loads(connection.recv_bytes(_MOST_BYTES))):
                     _send(connection, message)
 
-    with suppress(OSError):  # it is closed
-        while True:
+    while True:
+        try:
             threading.Thread(target=serve, args=(listener.accept(),), daemon=True).start()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                return  # it is closed
+            time.sleep(_PAUSE_SECONDS)  # until other connections end
 
 
 def _send(connection: Connection, message: Mapping[str, Any]) -> None:

@@ -413,18 +413,6 @@ def last_number(connection: Connection, of: Table) -> int:
     return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
 
 
-def note_last_number(connection: Connection, of: Table, number: int) -> None:
-    """Record that numbers up to this one were used, whether or not their rows exist."""
-    if number <= 0:
-        return
-    if is_postgres(connection):
-        note_numbers(connection, of, [number])
-        return
-    sequence = table("sqlite_sequence", column("name"), column("seq"))
-    connection.execute(delete(sequence).where(sequence.c.name == of.name))
-    connection.execute(insert(sequence).values(name=of.name, seq=number))
-
-
 def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
     """Record that rows were inserted with these numbers; SQLite does so by itself."""
     if numbers and is_postgres(connection):

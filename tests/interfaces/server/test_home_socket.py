@@ -1,5 +1,6 @@
 """The socket in a home: what its server says comes back as if it had been said here."""
 
+import errno
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import stat
 import threading
 from contextlib import contextmanager
 from inspect import isclass
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Listener, Pipe
 
 import pytest
 
@@ -315,6 +316,26 @@ def test_the_socket_of_a_killed_server_is_replaced(tmp_path):
     assert server_of(tmp_path) is None
     with listening(tmp_path, GREETING, lambda _: iter(())):
         assert server_of(tmp_path) == GREETING
+
+
+def test_a_server_without_free_files_answers_once_there_are_some(monkeypatch):
+    monkeypatch.setattr(home_socket, "_PAUSE_SECONDS", 0)
+    ours, theirs = Pipe()
+    steps = [OSError(errno.EMFILE, "too many"), theirs, OSError(errno.EBADF, "closed")]
+
+    class Full:
+        def accept(self):
+            step = steps.pop(0)
+            if isinstance(step, OSError):
+                raise step
+            return step
+
+    home_socket._accept(Full(), GREETING, lambda call: iter([{"data": call}]))
+    assert Greeting(**json.loads(ours.recv_bytes())) == GREETING
+    ours.send_bytes(b"[1]")
+    assert json.loads(ours.recv_bytes()) == {"data": [1]}
+    ours.close()
+    assert steps == []
 
 
 def test_a_home_too_deep_for_a_socket_has_it_in_a_private_folder(tmp_path):
