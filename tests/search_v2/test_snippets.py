@@ -15,7 +15,7 @@ from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
 from catalog.retrieval.query_words import cover_of, query_words
-from catalog.retrieval.snippets import find_query_snippet, find_snippet
+from catalog.retrieval.snippets import find_snippet
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
@@ -429,6 +429,6 @@ def test_the_lines_with_a_quoted_phrase_are_shown(phrase, line):
     before = "Names are defined, and a name by what that defines: class names.\n"
     text = f"{before}{FILLER * 12}{line}{FILLER * 12}"
     query = parse_query(f'"{phrase}"', max_chars=99)
-    assert line.strip() in find_query_snippet(chunk(text), query, 200).text
+    assert line.strip() in find_snippet(chunk(text), query.words, 200, query.phrases).text
     unquoted = parse_query(phrase, max_chars=99)
-    assert line.strip() not in find_query_snippet(chunk(text), unquoted, 200).text
+    assert line.strip() not in find_snippet(chunk(text), unquoted.words, 200).text

@@ -14,7 +14,7 @@ from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
-from catalog.retrieval.snippets import find_query_snippet
+from catalog.retrieval.snippets import find_snippet
 from catalog.retrieval.stages import StageLog
 
 
@@ -108,7 +108,9 @@ def _with_snippet(passage: Passage, query: ParsedQuery, snippet_chars: int) -> P
     """Return a recording's passage with the snippet around its best sentence by words."""
     if not is_timed(passage.chunk):
         return passage
-    return passage._replace(snippet=find_query_snippet(passage.chunk, query, snippet_chars))
+    return passage._replace(
+        snippet=find_snippet(passage.chunk, query.words, snippet_chars, query.phrases)
+    )
 
 
 def _add_evidence(parts: SearchParts, passages: list[Passage], stages: StageLog) -> list[Passage]:

@@ -26,7 +26,7 @@ from catalog.retrieval.citations import (
     recording_link,
 )
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.snippets import find_place, find_query_snippet
+from catalog.retrieval.snippets import find_place, find_snippet
 from catalog.store.document_names import original_of
 
 
@@ -50,7 +50,7 @@ def to_result(
 ) -> SearchResult:
     """Return the public form of one passage; the ``query``'s words are marked in its snippet."""
     chunk, evidence = passage.chunk, passage.evidence
-    snippet = passage.snippet or find_query_snippet(chunk, query, snippet_chars)
+    snippet = passage.snippet or find_snippet(chunk, query.words, snippet_chars, query.phrases)
     place = snippet.locator
     has_lines = place.unit == "line" and place.line_start is not None
     best = replace(place, page=snippet.page, time_start=snippet.moment)

@@ -145,13 +145,13 @@ def last_word(text: str, low: int, high: int) -> int | None:
     """Find the last start of a word."""
     window = text[low:high]
     at = high if window[-1:].isspace() else high - len(window.rsplit(None, 1)[-1])
-    return at if at > low and not _is_joined(text, at) else None
+    return at if at > low and not is_joined(text, at) else None
 
 
 def last_character(text: str, low: int, high: int) -> int:
     """Return ``high``, or less if that would separate a character from its marks."""
     at = high
-    while at > low and _is_joined(text, at):
+    while at > low and is_joined(text, at):
         at -= 1
     return at if at > low else high
 
@@ -163,13 +163,13 @@ def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iter
     lines = (match.end() for match in _LINE_START.finditer(text, begin, high))
     words = (match.end() for match in _WORD_START.finditer(text, begin, high))
     for kind in (lines, sentences, words) if lines_first else (sentences, lines, words):
-        yield from (at for at in kind if low <= at < high and not _is_joined(text, at))
+        yield from (at for at in kind if low <= at < high and not is_joined(text, at))
     if not any(character.isspace() for character in text[low:high]):
         # The passage before ended inside one long word: there is no better place.
-        yield from (at for at in range(low, high) if not _is_joined(text, at))
+        yield from (at for at in range(low, high) if not is_joined(text, at))
 
 
-def _is_joined(text: str, at: int) -> bool:
+def is_joined(text: str, at: int) -> bool:
     """Return whether a cut at ``at`` would split one visible character."""
     if at <= 0 or at >= len(text):
         return False
