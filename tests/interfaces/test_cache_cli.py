@@ -29,7 +29,7 @@ def home(tmp_path):
         )
         llm_cache.count_hits(connection, ["r"])
         vectors = {"d": np.zeros(2, dtype=np.float32)}
-        embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=DAY)
+        embedding_cache.save(connection, vectors, fingerprint="f", now=DAY)
     database.close()
     return tmp_path / "home"
 

@@ -11,7 +11,6 @@ from catalog.ingest import sync as sync_module
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.retrieval.relevance import Calibration, save_calibration
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import store_file
@@ -62,25 +61,6 @@ def fingerprints(library):
 
 def check(library, name):
     return next(check for check in diagnose(library) if check.name == name)
-
-
-def calibrate(library, calibration):
-    save_calibration(library.database, library.wanted_model.fingerprint, calibration)
-
-
-def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_teach_again(home):
-    with open_library(home) as library:
-        calibrate(library, Calibration(1.0, about="q, 60 queries"))
-        assert Indexer(library).update("soup").notes == ()
-    with open_library(home, OtherEncoder()) as library:
-        note = (
-            "not used, because they were fitted to another model: relevance (q, 60 queries); "
-            "run catalog golden calibrate"
-        )
-        for report in Indexer(library).rebuild().values():
-            assert report.notes == (note,)
-        calibrate(library, None)
-        assert Indexer(library).update("soup").notes == ()
 
 
 def test_a_store_of_the_model_of_a_preset_names_that_preset(home):

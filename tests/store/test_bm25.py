@@ -372,7 +372,7 @@ def test_vectors_that_arrive_change_no_words(
         before = engine.at(connection)
     with database.write() as connection:
         vectors = {"k": np.ones(4, dtype=np.float32)}
-        save(connection, vectors, fingerprint="toy", side="document", now=0.0)
+        save(connection, vectors, fingerprint="toy", now=0.0)
     with database.read() as connection:
         assert engine.at(connection) is before
 

@@ -119,7 +119,7 @@ def test_a_vector_changes_the_state_of_every_dataset_that_waited_for_it(tmp_path
     with database.write() as connection:
         vectors = {"k1": np.ones(4, dtype=np.float32)}
         before = [read_stamp(connection, name) for name in "de"]
-        embedding_cache.save(connection, vectors, fingerprint="f", side="document", now=NOW)
+        embedding_cache.save(connection, vectors, fingerprint="f", now=NOW)
         assert all(
             read_stamp(connection, name) != stamp for name, stamp in zip("de", before, strict=True)
         )

@@ -201,5 +201,5 @@ def keep_vectors(
     computed = {key: it for key, it in zip(keys, vectors, strict=True) if it is not None}
     stamp, now = model.encoder.fingerprint, time.time()
     with database.write() as connection:
-        embedding_cache.save(connection, computed, fingerprint=stamp, side="document", now=now)
+        embedding_cache.save(connection, computed, fingerprint=stamp, now=now)
     return computed

@@ -216,7 +216,7 @@ def cut_document(
 def embed_keys(model: EmbeddingModel, windows: Iterable[str]) -> tuple[str, ...]:
     """Return the cache keys for the vectors of these texts."""
     fingerprint = model.encoder.fingerprint
-    return tuple(embedding_cache.embed_key(fingerprint, "document", text) for text in windows)
+    return tuple(embedding_cache.embed_key(fingerprint, text) for text in windows)
 
 
 def publish(

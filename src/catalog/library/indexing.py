@@ -48,7 +48,6 @@ from catalog.store.embedding_cache import (
     StoredModel,
     adopt_model,
     count_waiting,
-    describe_unused_fits,
     read_stored_model,
     require_model,
 )
@@ -167,8 +166,6 @@ class Indexer:
         notes += (*embedding.notes, *later.values())
         notes += self._language_notes(dataset) if embedding.embedded else ()
         notes += self._size_notes(dataset)
-        unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
-        notes += (unused,) if unused else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
             if embedding.embedded or incomplete:  # else there are those that the sync counted

@@ -7,14 +7,13 @@ from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
-from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page, locate
+from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, last_page, locate
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
 from catalog.store.checksums import PASSAGE, TEXT, row_checksum
@@ -49,8 +48,6 @@ _PASSAGES = (
 # SQLAlchemy's own rows take ten times longer to give a value by its name.
 _Passage = namedtuple("_Passage", _PASSAGES.selected_columns.keys())  # type: ignore[misc]
 _HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
-# errors that only a damaged column raises
-_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 _LINES = (
     select(documents.c.path, chunks.c.line_start, chunks.c.line_end, chunks.c.seq)
     .join(documents, documents.c.id == chunks.c.document_id)
@@ -77,10 +74,7 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset: its name, folder and file patterns, and the counter of its changes.
-
-    ``created_at`` distinguishes it from an earlier dataset of the same name.
-    """
+    """A dataset: its name, folder and file patterns, and the counter of its changes."""
 
     name: str
     root: str
@@ -106,11 +100,10 @@ def load_chunks(
     errors = [] if damaged is None else damaged
     loaded: dict[int, Chunk] = {}
     for row in _passages(connection, dataset, list(seqs), errors):
-        chunk = _chunk_or_none(row)
-        if chunk is None:
-            errors.append(DamagedDocumentError(row.source_doc_id, "a passage"))
+        if row_checksum(row[: len(PASSAGE)]) == row.sealed:
+            loaded[row.seq] = _chunk(row)
         else:
-            loaded[row.seq] = chunk
+            errors.append(DamagedDocumentError(row.source_doc_id, "a passage"))
     if damaged is None and errors:
         raise errors[0]
     return loaded
@@ -142,16 +135,13 @@ def find_neighbours(
 def list_datasets(connection: Connection) -> list[StoredDataset]:
     """Return every dataset, by name."""
     columns = [datasets.c[name] for name in StoredDataset.__dataclass_fields__]
-    query = select(*columns).order_by(datasets.c.name)
-    globs = ("include", "exclude")
+    rows = connection.execute(select(*columns).order_by(datasets.c.name))
     try:
         return [
-            StoredDataset(
-                **{**row._mapping, **{g: tuple(json.loads(row._mapping[g])) for g in globs}}
-            )
-            for row in connection.execute(query)
+            StoredDataset(name, root, tuple(json.loads(include)), tuple(json.loads(exclude)), *rest)
+            for name, root, include, exclude, *rest in rows
         ]
-    except _UNREADABLE as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise StoreDamagedError(
             "the record of a dataset's folder is damaged: run 'catalog index build FOLDER "
             "--dataset NAME'"
@@ -204,17 +194,6 @@ def list_fields(
     return set(connection.scalars(query))
 
 
-def has_field(connection: Connection, dataset: DatasetNames, field: str) -> bool:
-    """Return whether any document of the dataset has the metadata field."""
-    query = (
-        select(document_fields.c.document_id)
-        .join(documents, documents.c.id == document_fields.c.document_id)
-        .where(document_fields.c.field == field, of_datasets(documents.c.dataset, dataset))
-        .limit(1)
-    )
-    return connection.scalar(query) is not None
-
-
 def list_paths(connection: Connection, dataset: str) -> list[str]:
     """Return the paths of the dataset's documents, in order."""
     query = select(documents.c.path).where(documents.c.dataset == dataset)
@@ -233,41 +212,24 @@ def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocum
 
 
 def find_by_docid(
-    connection: Connection, prefix: str, dataset: DatasetNames | None = None, *, limit: int = 10
+    connection: Connection, prefix: str, dataset: DatasetNames
 ) -> list[StoredDocument]:
-    """Return documents whose content hash starts with these digits, of all datasets by default."""
+    """Return documents of the dataset whose content hash starts with these digits."""
     short = prefix[: ids.DOCID_LENGTH]
     after = short + "g"  # sorts after every hex digit that can follow
-    where = [documents.c.docid >= short, documents.c.docid < after]
-    if dataset is not None:
-        where.append(of_datasets(documents.c.dataset, dataset))
-    found = _documents(connection, where)
-    matches = (document for document in found if document.content_hash.startswith(prefix))
-    return list(islice(matches, limit))
+    is_short = (documents.c.docid >= short, documents.c.docid < after)
+    found = _documents(connection, (*is_short, of_datasets(documents.c.dataset, dataset)))
+    return [document for document in found if document.content_hash.startswith(prefix)]
 
 
 def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredDocument]:
-    query = select(*TEXT, revisions.c.checksum.label("sealed")).join(
-        revisions, revisions.c.document_id == documents.c.id
-    )
-    ordered = query.where(*where).order_by(documents.c.source_doc_id)
-    for row in connection.execute(ordered):
-        document = _document(row)
-        if document is None:
+    query = select(*TEXT, revisions.c.checksum).join(revisions).where(*where)
+    for row in connection.execute(query.order_by(documents.c.source_doc_id)):
+        known = dict(row._mapping)
+        sealed = known.pop("checksum")
+        if row_checksum(known.values()) != sealed:
             raise DamagedDocumentError(str(row.source_doc_id), "its text or metadata")
-        yield document
-
-
-def _document(row: Any) -> StoredDocument | None:
-    """Return the document, or ``None`` if it changed since it was stored."""
-    values = dict(row._mapping)
-    sealed = values.pop("sealed")
-    if row_checksum(values.values()) != sealed:
-        return None
-    try:
-        return StoredDocument(**values | {"metadata": _json_object(row.metadata)})
-    except _UNREADABLE:
-        return None
+        yield StoredDocument(**known | {"metadata": json.loads(row.metadata)})
 
 
 def _passages(
@@ -300,37 +262,17 @@ def _owner(connection: Connection, seq: int) -> str:
         return "a document whose name cannot be read"
 
 
-def _chunk_or_none(row: Any) -> Chunk | None:
-    """Return the passage, or ``None`` if it changed since it was stored."""
-    if row_checksum(row[: len(PASSAGE)]) != row.sealed:
-        return None
-    try:
-        return _chunk(row)
-    except _UNREADABLE:
-        return None
-
-
-def _json_object(text: str) -> dict[str, MetadataValue]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError("not a JSON object")
-    return value
-
-
 def _json_list(text: str | None) -> tuple[Any, ...]:
     return tuple(json.loads(text)) if text and text != "[]" else ()
 
 
 def _chunk(row: Any) -> Chunk:
-    modality: Modality = row.modality
     page_breaks = _json_list(row.page_breaks)
     places = parse_places(row.places, row.page)
     lines = row.line_start, row.line_end
     seconds = row.time_start, row.time_end
     heading_path, context = read_headings(row.headings)
-    metadata = _json_object(row.metadata)
-    if row.own_metadata is not None:
-        metadata |= _json_object(row.own_metadata)
+    metadata = json.loads(row.metadata) | json.loads(row.own_metadata or "{}")
     if places is AS_IN_FILE:  # most passages: nothing to look up
         locator = Locator(None, None, *lines, *seconds, "line", *lines)
     else:
@@ -349,7 +291,7 @@ def _chunk(row: Any) -> Chunk:
         start_offset=row.start_offset,
         end_offset=row.end_offset,
         heading_path=heading_path,
-        modality=modality,
+        modality=row.modality,
         locator=locator,
         text=row.text,
         metadata=metadata,

@@ -1,26 +1,22 @@
 """The names of documents, the files that form one document, and filterable values as rows.
 
 A recording, a picture or a scan may have several files: transcript, frames, OCR text. All of them
-have the same identity, the value of their field ``media`` (see ``docs/reference/recordings.md``),
-which is derived from names, layout and content. The field counts for recordings, and for files that
-name the file they were made from.
-
-Folded text and the document's date are stored when a document is published. So a listing on any
-database needs columns and indexes only.
+have the same value of the field ``media`` (see ``docs/reference/recordings.md``). The field counts
+for recordings, and for files that name the file they were made from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Select,
     and_,
     delete,
     insert,
@@ -43,9 +39,8 @@ _RECORDINGS = ("video", "audio")  # file types
 class Member:
     """A stored file of the document ``key`` of its dataset, alone or one of several.
 
-    ``original`` is the path of the file that all of them were made from, if known. The name of that
-    file without its folders is a name of the document, too, unless another file has it as its path
-    (``has_short_name``).
+    ``original`` is the path of the file that all of them were made from, if known. The first of
+    ``names`` is the one to show.
     """
 
     id: int
@@ -55,28 +50,21 @@ class Member:
     title: str
     key: str
     original: str | None
-    has_short_name: bool = True
+    names: tuple[str, ...] = ()
 
     @property
     def short_name(self) -> str:
         """Return the name of the original without folders; "" if it is not known."""
         return (self.original or "").rpartition("/")[2]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the document; the first is the one to show."""
-        if self.original is None:
-            return (self.key,)
-        return self.original, self.key, *([self.short_name] if self.has_short_name else ())
-
     def values(self, field: str, *, is_stored: bool = False) -> tuple[MetadataScalar, ...]:
         """Return the stored values of a field that names documents, or all its names."""
         names = (self.key,) if is_stored else self.names
+        paths = (self.path,) if is_stored else (self.path, *names)
         match field:
             case "path":
-                return (self.path,) if is_stored else (self.path, *names)
+                return paths
             case "source_doc_id":
-                paths = (self.path,) if is_stored else (self.path, *names)
                 return tuple(f"{self.dataset}:{path}" for path in paths)
             case "media":
                 return names
@@ -93,63 +81,58 @@ class DocumentNames:
         self, connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
     ) -> None:
         of_dataset = documents.c.dataset == dataset
-        self._dataset = dataset
+        self._prefix = f"{dataset}:"
         self._allowed = of_dataset if allowed is None else and_(of_dataset, allowed)
         self._connection = connection
 
     @cached_property
     def groups(self) -> dict[str, list[Member]]:
         """The files of each document by its key; the first is shown for all."""
-        members = sorted(self._read(), key=_precedence)
-        paths = {member.original for member in members} | self._paths_among(
-            {member.short_name for member in members}
+        members = sorted(
+            self._read(), key=lambda one: (one.path != one.key, len(one.path), one.path)
         )
+        short = among(documents.c.path, {member.short_name for member in members})
+        paths = {member.original for member in members}
+        if members:
+            query = select(documents.c.path).where(self._allowed, short)
+            paths |= set(self._connection.scalars(query))
         groups: dict[str, list[Member]] = {}
         for member in members:
-            is_own = member.short_name == member.original or member.short_name not in paths
-            groups.setdefault(member.key, []).append(replace(member, has_short_name=is_own))
+            names = dict.fromkeys([member.original or member.key, member.key])
+            if member.short_name == member.original or member.short_name not in paths:
+                names |= {member.short_name: None} if member.original else {}
+            groups.setdefault(member.key, []).append(replace(member, names=tuple(names)))
         return groups
+
+    @cached_property
+    def _together(self) -> dict[str, list[str]]:
+        groups = ([member.path for member in group] for group in self.groups.values())
+        return {path: paths for paths in groups for path in paths}
+
+    def _of_groups(self, is_meant: Callable[[Member], bool]) -> list[Member]:
+        groups = (group for group in self.groups.values() if any(map(is_meant, group)))
+        return list(chain.from_iterable(groups))
 
     def made_of(self, original: str) -> list[str]:
         """Return the paths of the files that were made from the original at this path."""
-        groups = self.groups.values()
-        made = (group for group in groups if any(one.original == original for one in group))
-        return [member.path for group in made for member in group]
+        return [member.path for member in self._of_groups(lambda one: one.original == original)]
 
     def named(self, name: str) -> list[Member]:
         """Return the files of all documents that have this name."""
-        return [
-            member
-            for group in self.groups.values()
-            if any(name in member.names for member in group)
-            for member in group
-        ]
+        return self._of_groups(lambda one: name in one.names)
 
     def whole(self, paths: Iterable[str]) -> list[str]:
         """Return the paths, with the other files of the same documents."""
-        keys = {member.path: key for key, group in self.groups.items() for member in group}
-        all_paths: dict[str, None] = {}
-        for path in paths:
-            group = self.groups.get(keys.get(path, ""), ())
-            all_paths |= dict.fromkeys([member.path for member in group] or [path])
-        return list(all_paths)
+        wholes = (self._together.get(path, [path]) for path in paths)
+        return list(dict.fromkeys(chain.from_iterable(wholes)))
 
     def whole_ids(self, source_doc_ids: Iterable[str]) -> list[str]:
         """Return the ids that belong to the dataset, with the other files of the same documents."""
-        prefix = f"{self._dataset}:"
-        own = (one for one in source_doc_ids if one.startswith(prefix))
-        paths = self.whole(one.removeprefix(prefix) for one in own)
-        return [f"{prefix}{path}" for path in paths]
+        return [f"{self._prefix}{path}" for path in self.whole(self._own(source_doc_ids))]
 
-    def count(self, source_doc_ids: Collection[str]) -> int:
-        """Count the documents to which these stored files of the dataset belong."""
-        ids = set(source_doc_ids)
-        prefix = f"{self._dataset}:"
-        groups = (
-            [one for member in group if (one := f"{prefix}{member.path}") in ids]
-            for group in self.groups.values()
-        )
-        return len(ids) - sum(len(group) - 1 for group in groups if group)
+    def count(self, source_doc_ids: Iterable[str]) -> int:
+        """Count the documents of the dataset to which these stored files belong."""
+        return len({self._together.get(path, [path])[0] for path in self._own(source_doc_ids)})
 
     def live(self, source_doc_ids: Collection[str]) -> set[str]:
         """Return the ids that exist, for these ids of documents.
@@ -158,47 +141,39 @@ class DocumentNames:
         path.
         """
         live = live_documents(self._connection, source_doc_ids)
-        prefix = f"{self._dataset}:"
-        paths = {one.removeprefix(prefix) for one in live}
-        missing = {one.removeprefix(prefix) for one in source_doc_ids} - paths
+        missing = set(self._own(source_doc_ids)).difference(self._own(live))
         if not missing:
             return live
-        return live | {
-            f"{prefix}{member.path}"
-            for group in self.groups.values()
-            if any(not missing.isdisjoint((member.key, member.original)) for member in group)
-            for member in group
-        }
+        found = self._of_groups(lambda one: not missing.isdisjoint((one.key, one.original)))
+        return live | {f"{self._prefix}{member.path}" for member in found}
 
-    def _paths_among(self, names: Collection[str]) -> set[str]:
-        if not names:
-            return set()
-        query = select(documents.c.path).where(self._allowed, among(documents.c.path, names))
-        return set(self._connection.scalars(query))
+    def _own(self, source_doc_ids: Iterable[str]) -> list[str]:
+        own = (one for one in source_doc_ids if one.startswith(self._prefix))
+        return [one.removeprefix(self._prefix) for one in own]
 
-    def _read(self) -> Iterable[Member]:
-        is_any = select(document_fields.c.document_id).where(document_fields.c.field == "media")
-        if self._connection.scalar(is_any.limit(1)) is None:  # most stores: nothing to join
-            return
+    def _read(self) -> list[Member]:
         fields, original = document_fields, document_fields.alias()
-        joined = documents.join(fields, _is_field(fields, "media")).outerjoin(
-            original, _is_field(original, "media_file")
+        is_any = select(fields.c.document_id).where(fields.c.field == "media").limit(1)
+        if self._connection.scalar(is_any) is None:  # most stores: nothing to join
+            return []
+        of = documents.c
+        shown = (of.id, of.dataset, of.path, of.docid, of.title)
+        made = (
+            select(*shown, fields.c.text_value, original.c.text_value)
+            .join(fields, _is_field(fields, "media"))
+            .outerjoin(original, _is_field(original, "media_file"))
+            .where(or_(of.file_type.in_(_RECORDINGS), original.c.text_value.is_not(None)))
         )
-        counts = or_(documents.c.file_type.in_(_RECORDINGS), original.c.text_value.is_not(None))
-        query = _select(fields.c.text_value, original.c.text_value)
-        rows = self._connection.execute(
-            query.select_from(joined).where(self._allowed, counts)
-        ).all()
-        members = [Member(*row) for row in rows]
-        yield from members
+        members = [Member(*row) for row in self._connection.execute(made.where(self._allowed))]
         known = {member.id for member in members}
         originals = {member.key for member in members if member.key == member.original}
-        own = _select(documents.c.path, documents.c.path).where(
+        own = select(*shown, of.path, of.path).where(
             self._allowed,
-            documents.c.file == documents.c.path,  # not a record, which chooses its own path
-            among(documents.c.path, originals),  # not a recording, whose key is not a path
+            of.file == of.path,  # not a record, which chooses its own path
+            among(of.path, originals),  # not a recording, whose key is not a path
         )
-        yield from (Member(*row) for row in self._connection.execute(own) if row[0] not in known)
+        rows = self._connection.execute(own)
+        return [*members, *(Member(*row) for row in rows if row.id not in known)]
 
 
 def find_groups(
@@ -217,9 +192,7 @@ def count_whole(
     connection: Connection, datasets: Iterable[str], source_doc_ids: Collection[str]
 ) -> int:
     """Count the documents to which these stored files of the datasets belong."""
-    ids = set(source_doc_ids)
-    of_each = (DocumentNames(connection, name).count(ids) for name in datasets)
-    return len(ids) - sum(len(ids) - count for count in of_each)
+    return sum(DocumentNames(connection, name).count(source_doc_ids) for name in datasets)
 
 
 def read_levels(connection: Connection, datasets: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -293,26 +266,25 @@ def _is_field(rows: FromClause, name: str) -> ColumnElement[bool]:
     return and_(fields.document_id == documents.c.id, fields.field == name, fields.kind == "s")
 
 
-def _select(key: ColumnElement[str], original: ColumnElement[str]) -> Select[Any]:
-    of = documents.c
-    return select(of.id, of.dataset, of.path, of.docid, of.title, key, original)
-
-
-def _precedence(member: Member) -> tuple[bool, int, str]:
-    return member.path != member.key, len(member.path), member.path
-
-
 def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
     """Return rows of ``document_fields`` for these values, without repetitions or a document id."""
-    return [
-        _field_row(field, value)
-        for field, values in listed(fields).items()
-        for value in _distinct(values if isinstance(values, tuple) else (values,))
-    ]
+    rows = []
+    for field, values in listed(fields).items():
+        items = values if isinstance(values, tuple) else (values,)
+        # 1 and True are two values
+        for kind, value in dict.fromkeys((value_kind(item), item) for item in items):
+            text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
+            number = (
+                comparable_number(value) if kind == "n" and not isinstance(value, str) else None
+            )
+            if field in DATE_FIELDS and kind == "s":
+                number = to_timestamp(text)  # dates are compared as timestamps
+            row = {"field": field, "kind": kind, "text_value": text, "number_value": number}
+            rows.append(row | {"folded": _folded(text)})
+    return rows
 
 
-def folded_text(text: str | None) -> str | None:
-    """Return the case-folded text as ``document_fields`` stores it: ``None`` if it is the same."""
+def _folded(text: str | None) -> str | None:
     folded = None if text is None else text.casefold()
     return None if folded == text else folded
 
@@ -342,44 +314,22 @@ def set_file_dates(
 
     ``dates`` is path → ISO 8601, or ``None`` for no date. Revisions, passages and vectors stay.
     """
-    field, found = document_fields.c.field, documents.c.path
-    dated = document_fields.c.document_id == documents.c.id
+    fields = document_fields.c
+    dated = (fields.document_id == documents.c.id) & (fields.field == "modified")
     query = (
-        select(documents.c.id, found, document_fields.c.text_value)
-        .outerjoin(document_fields, dated & (field == "modified"))
-        .where(documents.c.dataset == dataset, among(found, dates))
+        select(documents.c.id, documents.c.path, fields.text_value)
+        .outerjoin(document_fields, dated)
+        .where(documents.c.dataset == dataset, among(documents.c.path, dates))
     )
     rows = connection.execute(query).all() if dates else ()
     changed = {number: dates[path] for number, path, date in rows if date != dates[path]}
     for number, date in changed.items():
-        of_it = document_fields.c.document_id == number
-        connection.execute(delete(document_fields).where(of_it, field == "modified"))
-        new = field_rows({} if date is None else {"modified": date})
-        if new:
-            of_document = [row | {"document_id": number} for row in new]
-            connection.execute(insert(document_fields), of_document)
-        own = connection.execute(select(document_fields).where(of_it, field.in_(DATE_FIELDS)))
-        at = document_date([dict(row) for row in own.mappings()], has_own=False)
+        of_it = fields.document_id == number
+        connection.execute(delete(document_fields).where(of_it, fields.field == "modified"))
+        for row in field_rows({} if date is None else {"modified": date}):
+            connection.execute(insert(document_fields).values(row | {"document_id": number}))
+        stored = connection.execute(select(document_fields).where(of_it)).mappings()
+        at = document_date(map(dict, stored), has_own=False)
         connection.execute(update(documents).where(documents.c.id == number).values(dated=at))
     if changed:
         change_stamp(connection, dataset, now)
-
-
-def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
-    """Drop repetitions; 1 and True are two values."""
-    return {(value_kind(value), value): value for value in values}.values()
-
-
-def _field_row(field: str, value: MetadataScalar) -> dict[str, Any]:
-    kind = value_kind(value)
-    text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
-    numeric = comparable_number(value) if kind == "n" and not isinstance(value, str) else None
-    if field in DATE_FIELDS and kind == "s":
-        numeric = to_timestamp(text)  # dates are compared as timestamps
-    return {
-        "field": field,
-        "kind": kind,
-        "text_value": text,
-        "folded": folded_text(text),
-        "number_value": numeric,
-    }

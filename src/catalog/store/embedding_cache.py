@@ -1,10 +1,8 @@
-"""The cache of embeddings, the model that made them, and the passages that wait for one.
+"""The vectors of texts, the model that made them, and the passages that wait for one.
 
-A key covers the model's fingerprint, the side (query or document) and the exact text that the model
-saw, prefix included. So a text that returns is not embedded again, and another model or prefix
-never gets an outdated vector.
-
-A passage that is stored and has no vector yet is found by its words. ``meta`` notes which datasets
+The key of a vector covers the model's fingerprint and the exact text that the model saw, prefix
+included. So a text that returns is not embedded again, and another model or prefix never gets an
+outdated vector. A passage without a vector is found by its words. ``meta`` notes which datasets
 may have such passages; searches of all other datasets need not count them.
 """
 
@@ -13,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +25,6 @@ from sqlalchemy import (
     exists,
     func,
     insert,
-    or_,
     select,
     update,
 )
@@ -55,26 +53,16 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 
-_NOTE = "waiting:"  # prefix of the key of a dataset's note
+Side = Literal["query", "document"]
+_WAITING = "waiting:"  # prefix of the key of a dataset's note
 _NOTED = select(meta.c.key).where(among_bound(meta.c.key, "keys")).limit(1)
 _LEAD = 16  # about the tokens of title and headings in front of a window
-Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
-_FITS = {  # by how keys begin
-    "calibration": "relevance",
-    "answers": "when to answer",
-}
 
 
-def embed_key(fingerprint: str, side: Side, text: str) -> str:
-    """Return the key of ``text`` exactly as the model sees it, prefix included."""
-    return sha1_hex(f"{fingerprint}\0{side}\0{text}")
-
-
-def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Return the keys that have no vector yet, or a damaged one."""
-    distinct = set(keys)
-    return distinct.difference(load(connection, distinct))
+def embed_key(fingerprint: str, text: str) -> str:
+    """Return the key of a document's ``text`` exactly as the model sees it, prefix included."""
+    return sha1_hex(f"{fingerprint}\0document\0{text}")
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
@@ -87,12 +75,7 @@ def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
 
 
 def save(
-    connection: Connection,
-    vectors: Mapping[str, Vector],
-    *,
-    fingerprint: str,
-    side: Side,
-    now: float,
+    connection: Connection, vectors: Mapping[str, Vector], *, fingerprint: str, now: float
 ) -> None:
     """Store vectors; a key that has an undamaged vector keeps it.
 
@@ -100,42 +83,31 @@ def save(
     :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
     require_fingerprint(connection, fingerprint)
-    new = find_missing(connection, vectors) if vectors else set()
-    if new:
-        connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
+    known = load(connection, vectors) if vectors else {}
+    new = {key: encode(vector) for key, vector in vectors.items() if key not in known}
+    if not new:
+        return
+    made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
     rows = [
-        {
-            "embed_key": key,
-            "fingerprint": fingerprint,
-            "side": side,
-            "vector": (blob := encode(vectors[key])),
-            "checksum": vector_checksum(key, blob),
-            "created_at": now,
-            "hits": 0,
-        }
-        for key in vectors
-        if key in new
+        {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
+        for key, blob in new.items()
     ]
-    if rows:
-        connection.execute(insert(embeddings), rows)
-        if side == "document":
-            _announce(connection, new, now)
-
-
-def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Change the stamp of datasets with passages that waited for these vectors."""
-    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
-    of_keys = among(chunk_windows.c.embed_key, keys)
-    waited = select(chunks.c.dataset).select_from(joined).where(of_keys).distinct()
-    for dataset in sorted(connection.scalars(waited)):
+    connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
+    connection.execute(insert(embeddings), rows)
+    for dataset in datasets_of(connection, new):
         change_stamp(connection, dataset, now, rows=False)
+
+
+def datasets_of(connection: Connection, keys: Iterable[str]) -> list[str]:
+    """Return the sorted names of the datasets with passages that use these vectors."""
+    used = select(chunks.c.dataset).join(chunk_windows).distinct()
+    return sorted(connection.scalars(used.where(among(chunk_windows.c.embed_key, keys))))
 
 
 def purge_unused(connection: Connection) -> int:
     """Drop the vectors that no chunk uses any more; return the number dropped."""
     unused = ~exists().where(chunk_windows.c.embed_key == embeddings.c.embed_key)
-    result = connection.execute(delete(embeddings).where(unused))
-    return result.rowcount
+    return connection.execute(delete(embeddings).where(unused)).rowcount
 
 
 def count_foreign(connection: Connection, dataset: str, fingerprint: str) -> int:
@@ -186,51 +158,14 @@ def read_model(connection: Connection) -> StoredModel | None:
         ) from error
 
 
-def _read_fit(value: str) -> dict[str, Any]:
-    """Return a fitted value from its JSON; empty if it is missing or damaged."""
-    try:
-        fit = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return fit if isinstance(fit, dict) else {}
-
-
-def describe_unused_fits(database: Database, fingerprint: str) -> str:
-    """List the fits that other models have and this one does not have yet; "" for nothing.
-
-    A fit is learned from labels. Its entry has the ``fit`` and the fingerprint of its
-    ``embedding``; one of a dataset names it in ``of``.
-    """
-    is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
-    with database.read() as connection:
-        rows = connection.execute(select(meta.c.key, meta.c.value).where(is_fit)).all()
-    fits = [(key.partition(":")[0], fit) for key, value in rows if (fit := _read_fit(value))]
-    known = {(kind, fit.get("of")) for kind, fit in fits if fit.get("embedding") == fingerprint}
-    unused = {
-        f"{_FITS[kind]} ({fit.get('about')})"
-        for kind, fit in fits
-        if fit.get("embedding")
-        and fit.get("fit") is not None
-        and (kind, fit.get("of")) not in known
-    }
-    if not unused:
-        return ""
-    listed = ", ".join(sorted(unused))
-    return (
-        f"not used, because they were fitted to another model: {listed}; run catalog golden "
-        "calibrate"
-    )
-
-
 def require_model(database: Database, model: StoredModel) -> None:
     """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
     with database.read() as connection:
         if require_fingerprint(connection, model.fingerprint, model.model):
             return
     with database.write() as connection:
-        if require_fingerprint(connection, model.fingerprint, model.model):
-            return
-        set_meta(connection, _MODEL, json.dumps(asdict(model)))
+        if not require_fingerprint(connection, model.fingerprint, model.model):
+            set_meta(connection, _MODEL, json.dumps(asdict(model)))
 
 
 def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
@@ -255,30 +190,23 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
     return bound is not None
 
 
-def _is_of(bound: str, model: StoredModel) -> bool:
-    try:
-        return bool(json.loads(bound)["fingerprint"] == model.fingerprint)
-    except (ValueError, TypeError, KeyError, RecursionError):  # damaged
-        return False
-
-
 def adopt_model(database: Database, model: StoredModel) -> None:
-    """Bind the store to another model: drop all its vectors, keep texts and lexical index.
+    """Bind the store to a model; if it is another one, drop all vectors, and let all passages wait.
 
-    All passages wait, then, until they are read anew.
+    Texts and the lexical index stay.
     """
     with database.write() as connection:
-        bound = read_meta(connection, _MODEL)
-        if bound is not None and _is_of(bound, model):
-            set_meta(connection, _MODEL, json.dumps(asdict(model)))
-            return
-        connection.execute(delete(chunk_windows))
-        connection.execute(delete(embeddings))
-        for name in connection.scalars(select(datasets.c.name)).all():
-            settle_waiting(connection, name)
-        changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
-        connection.execute(update(datasets).values(changed))
+        bound = None
+        with suppress(StoreDamagedError):
+            bound = read_model(connection)
         set_meta(connection, _MODEL, json.dumps(asdict(model)))
+        if bound is None or bound.fingerprint != model.fingerprint:
+            connection.execute(delete(chunk_windows))
+            connection.execute(delete(embeddings))
+            for name in connection.scalars(select(datasets.c.name)).all():
+                settle_waiting(connection, name)
+            changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
+            connection.execute(update(datasets).values(changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,19 +220,21 @@ class WaitingChunk:
 
 def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
     """Note that passages of the dataset wait for vectors, if some of these documents' do."""
-    if read_meta(connection, _note_key(dataset)) is None and _is_any_waiting(
-        connection, among(chunks.c.document_id, document_ids)
-    ):
-        set_meta(connection, _note_key(dataset), "yes")
+    if not is_noted_waiting(connection, dataset):
+        settle_waiting(connection, dataset, among(chunks.c.document_id, document_ids))
 
 
-def settle_waiting(connection: Connection, dataset: str) -> bool:
-    """Look whether passages of the dataset wait for vectors; note the result and return it."""
-    is_waiting = _is_any_waiting(connection, chunks.c.dataset == dataset)
+def settle_waiting(
+    connection: Connection, dataset: str, are_of: ColumnElement[bool] | None = None
+) -> bool:
+    """Look whether passages of the dataset, or these, wait for vectors; note and return it."""
+    where = chunks.c.dataset == dataset if are_of is None else are_of
+    query = _waiting(select(chunks.c.seq)).where(where).limit(1)
+    is_waiting, key = connection.scalar(query) is not None, f"{_WAITING}{dataset}"
     if is_waiting:
-        set_meta(connection, _note_key(dataset), "yes")
+        set_meta(connection, key, "yes")
     else:
-        connection.execute(delete(meta).where(meta.c.key == _note_key(dataset)))
+        connection.execute(delete(meta).where(meta.c.key == key))
     return is_waiting
 
 
@@ -342,13 +272,9 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
 
 def find_waiting_for(connection: Connection, dataset: str, keys: Iterable[str]) -> list[str]:
     """Return the ids of the dataset's chunks that wait for any of these vectors, in order."""
-    wanted = set(keys)
-    if not wanted:
-        return []
-    query = _waiting(select(chunks.c.chunk_id)).where(
-        chunks.c.dataset == dataset, among(chunk_windows.c.embed_key, wanted)
-    )
-    return list(dict.fromkeys(connection.scalars(query.order_by(chunks.c.seq))))
+    of_keys = (chunks.c.dataset == dataset, among(chunk_windows.c.embed_key, keys))
+    query = _waiting(select(chunks.c.chunk_id)).where(*of_keys).order_by(chunks.c.seq)
+    return list(dict.fromkeys(connection.scalars(query)))
 
 
 def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
@@ -367,10 +293,9 @@ def embedded_share(connection: Connection, restriction: Restriction) -> float | 
     """
     if restriction.scope.is_nothing or not is_noted_waiting(connection, restriction.dataset):
         return None
-    of_them = restriction.clause()
-    total = connection.scalar(select(func.count()).select_from(chunks).where(of_them)) or 0
-    with_vector = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
-    done = connection.scalar(with_vector.where(of_them)) or 0
+    of_them, count = restriction.clause(), func.count(distinct(chunks.c.seq))
+    total = connection.scalar(select(count).where(of_them)) or 0
+    done = connection.scalar(select(count).select_from(embedded_windows).where(of_them)) or 0
     return done / total if done < total else None
 
 
@@ -388,9 +313,9 @@ def find_unembedded(
 def is_noted_waiting(connection: Connection, names: DatasetNames) -> bool:
     """Return whether a note says that passages of the datasets wait for vectors.
 
-    This reads the note only. A vector that was lost later is noticed by :func:`settle_waiting`.
+    A vector that was lost later is noticed by :func:`settle_waiting`.
     """
-    keys = map(_note_key, (names,) if isinstance(names, str) else names)
+    keys = (f"{_WAITING}{name}" for name in ((names,) if isinstance(names, str) else names))
     return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
 
 
@@ -403,11 +328,3 @@ def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
     return query.select_from(windows).where(embeddings.c.embed_key.is_(None))
-
-
-def _is_any_waiting(connection: Connection, is_of: ColumnElement[bool]) -> bool:
-    return connection.scalar(_waiting(select(chunks.c.seq)).where(is_of).limit(1)) is not None
-
-
-def _note_key(dataset: str) -> str:
-    return f"{_NOTE}{dataset}"

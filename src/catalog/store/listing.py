@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     nulls_last,
     select,
     text,
+    true,
 )
 from sqlalchemy.sql.visitors import replacement_traverse
 
@@ -29,15 +30,12 @@ from catalog.core.filters import (
     CHUNK_FIELDS,
     DATE_FIELDS,
     FIRST_CLASS_FIELDS,
-    And,
-    Filter,
     check_fields,
     filter_fields,
 )
 from catalog.core.params import Sort
 from catalog.core.scope import ALL, Scope
-from catalog.store.cards import CARD_VERSION
-from catalog.store.chunks import has_field, list_fields
+from catalog.store.chunks import list_fields
 from catalog.store.document_names import Member
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
@@ -77,8 +75,7 @@ class ListedDocument:
 def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     """Return the condition on ``documents`` that at least one passage may answer.
 
-    Every value is bound. Without a condition on passages, a document without passages is allowed,
-    too.
+    Without a condition on passages, a document without passages is allowed, too.
     """
     parts: list[ColumnElement[bool]] = [of_datasets(documents.c.dataset, restriction.dataset)]
     tree = restriction.filter
@@ -91,6 +88,16 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     if tree is not None:
         parts.append(_on_documents(compile_filter(tree)))
     return and_(*parts)
+
+
+def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Turn a condition on passages that concerns only their documents into one on documents."""
+
+    def to_documents(element: Any, **_: Any) -> Any:
+        return documents.c.id if element is chunks.c.document_id else None
+
+    replaced: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
+    return replaced
 
 
 def find_passages(
@@ -108,33 +115,15 @@ def find_passages(
 def check_filter_fields(
     connection: Connection, restriction: Restriction, seen: Scope = ALL
 ) -> None:
-    """Raise :class:`UnknownFieldError` if the filter has a field that no document has.
-
-    The error names the fields of documents that the rest of the restriction allows. Documents that
-    are not ``seen`` are treated as missing.
-    """
-    dataset, tree = restriction.dataset, restriction.filter
-    if tree is None:
+    """Raise :class:`UnknownFieldError` if the filter has a field that no ``seen`` document has."""
+    if (tree := restriction.filter) is None:
         return
-    unknown = {
-        name
-        for name in filter_fields(tree) - FIRST_CLASS_FIELDS
-        if not has_field(connection, dataset, name)
-    }
-    if not seen.is_all:
-        of_seen = list_fields(connection, dataset, allowed_documents(Restriction(dataset, seen)))
-        unknown |= filter_fields(tree) - FIRST_CLASS_FIELDS - set(of_seen)
-    if unknown:
-        rest = replace(restriction, filter=_without_fields(tree, unknown))
-        check_fields(tree, list_fields(connection, dataset, allowed_documents(rest)))
-
-
-def _without_fields(tree: Filter, fields: Set[str]) -> Filter | None:
-    """Drop the conditions with any of these fields from an ``And``; ``None`` if all are dropped."""
-    if isinstance(tree, And):
-        parts = [_without_fields(part, fields) for part in tree.parts]
-        return And(tuple(part for part in parts if part is not None))
-    return tree if filter_fields(tree).isdisjoint(fields) else None
+    field, of_document = document_fields.c.field, documents.c.id == document_fields.c.document_id
+    allowed = allowed_documents(Restriction(restriction.dataset, seen))
+    query = select(field).join(documents, of_document).where(allowed).limit(1)
+    for name in filter_fields(tree) - FIRST_CLASS_FIELDS:
+        if connection.scalar(query.where(field == name)) is None:
+            check_fields(tree, list_fields(connection, restriction.dataset, allowed))
 
 
 def list_source_ids(connection: Connection, allowed: ColumnElement[bool]) -> frozenset[str]:
@@ -179,22 +168,19 @@ def list_document_ids(
     query = select(documents.c.id).where(allowed)
     source: FromClause = documents
     path: ColumnElement[str] = documents.c.path
-    shown = {id_: _original(group) for id_, group in (groups or {}).items() if _original(group)}
-    if shown:
+    size: ColumnElement[int] = func.coalesce(manifest.c.size, documents.c.characters)
+    if shown := {id_: name for id_, group in (groups or {}).items() if (name := _original(group))}:
         names = json_pairs(literal(json.dumps(shown)))
         source = source.outerjoin(names, names.c.key == cast(documents.c.id, Text))
         path = func.coalesce(names.c.value, path)
+        size = case((names.c.value.is_not(None), documents.c.characters), else_=size)
     if sort == "size":
-        size: ColumnElement[int] = func.coalesce(manifest.c.size, documents.c.characters)
-        if shown:
-            size = case((names.c.value.is_not(None), documents.c.characters), else_=size)
         source = source.outerjoin(manifest, _IS_ITS_FILE)
         query = query.order_by(size.desc())
     elif sort == "modified":
         query = query.order_by(nulls_last(documents.c.dated.desc()))
     query = query.order_by(ignoring_case(path), path, documents.c.dataset)
-    query = query.limit(limit).offset(offset)
-    return list(connection.scalars(query.select_from(source)))
+    return list(connection.scalars(query.select_from(source).limit(limit).offset(offset)))
 
 
 def _original(group: Sequence[Member]) -> str | None:
@@ -207,17 +193,13 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
 
     A document's date is the first that is known of: the author's ``modified``, the author's
     ``created``, a program's ``modified``, a program's ``created``, the date in the file's name, the
-    file's time of modification.
-    ``after`` is included, ``before`` is not; both have a time zone. A document without a date does
-    not meet the condition.
+    file's time of modification. ``after`` is included, ``before`` is not; both have a time zone. A
+    document without a date does not meet the condition.
     """
     dated = documents.c.dated
-    parts: list[ColumnElement[bool]] = [dated.is_not(None)]
-    if after is not None:
-        parts.append(dated >= seconds_since_epoch(after))
-    if before is not None:
-        parts.append(dated < seconds_since_epoch(before))
-    return and_(*parts)
+    since = true() if after is None else dated >= seconds_since_epoch(after)
+    until = true() if before is None else dated < seconds_since_epoch(before)
+    return and_(dated.is_not(None), since, until)
 
 
 def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
@@ -241,29 +223,24 @@ def read_documents_of_chunks(
 
 def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
     """Count documents by file type, most first, then by name."""
-    count = func.count().label("count")
-    query = select(documents.c.file_type, count).where(allowed).group_by(documents.c.file_type)
-    query = query.order_by(count.desc(), documents.c.file_type)
-    return {row[0]: row[1] for row in connection.execute(query)}
+    return count_by_value(connection, allowed, "file_type")
 
 
 def count_by_value(
     connection: Connection, allowed: ColumnElement[bool], field: str
 ) -> dict[str, int]:
     """Count documents by the values of a field as text, most first, then by value."""
-    fields, column = document_fields.c, documents.c.get(field)
-    value: ColumnElement[Any]
-    if column is not None:
-        value, count = column, func.count().label("count")
-        query = select(value, count).where(allowed, value != "")
-    else:
+    fields = document_fields.c
+    count: ColumnElement[int] = func.count()
+    value: Any = documents.c.get(field)
+    if value is None:
         value = func.coalesce(fields.text_value, number_text(fields.number_value))
-        count = func.count(fields.document_id.distinct()).label("count")
-        query = select(value, count).where(
-            fields.field == field, fields.document_id.in_(select(documents.c.id).where(allowed))
-        )
-    rows = connection.execute(query.group_by(value).order_by(count.desc(), value))
-    return {row[0]: row[1] for row in rows if row[0] is not None}
+        count = func.count(fields.document_id.distinct())
+        of_allowed = fields.document_id.in_(select(documents.c.id).where(allowed))
+        allowed = (fields.field == field) & of_allowed & value.is_not(None)
+    query = select(value, count).where(allowed).group_by(value)
+    rows = connection.execute(query.order_by(count.desc(), value))
+    return {row[0]: row[1] for row in rows}
 
 
 def without_repeats(
@@ -281,46 +258,38 @@ def describe_documents(
 
     Each of ``groups`` (see ``find_groups``) has one entry, under its first file.
     """
+    of, fields = documents.c, document_fields.c
     firsts = {member.id: id_ for id_ in ids for member in groups.get(id_, ())}
     firsts |= {id_: id_ for id_ in ids}
-    is_wanted = among(documents.c.id, ids)
-    is_current = document_cards.c.version == CARD_VERSION
-    with_card = documents.outerjoin(
-        document_cards, (document_cards.c.document_id == documents.c.id) & is_current
-    ).outerjoin(manifest, _IS_ITS_FILE)
-    columns = (
-        documents.c.id,
-        documents.c.dataset,
-        documents.c.path,
-        documents.c.title,
-        documents.c.file_type,
-        documents.c.docid,
-        documents.c.characters,
-        func.coalesce(document_cards.c.summary, literal("", Text)),
-        manifest.c.size,
-        documents.c.dated,
+    shown = (of.dataset, of.path, of.title, of.file_type, of.docid, of.characters)
+    summary = func.coalesce(document_cards.c.summary, literal("", Text))
+    query = (
+        select(of.id, *shown, summary, manifest.c.size, of.dated)
+        .outerjoin(document_cards, document_cards.c.document_id == of.id)
+        .outerjoin(manifest, _IS_ITS_FILE)
+        .where(among(of.id, ids))
     )
-    query = select(*columns).select_from(with_card).where(is_wanted)
     listed = {row[0]: ListedDocument(*row[1:]) for row in connection.execute(query)}
-    counts = (
-        select(chunks.c.document_id, func.count())
-        .where(among(chunks.c.document_id, firsts))
-        .group_by(chunks.c.document_id)
-    )
-    for document, count in connection.execute(counts):
-        listed[firsts[document]].chunks += count
-    others = firsts.keys() - set(ids)
-    sizes = select(documents.c.id, documents.c.characters).where(among(documents.c.id, others))
-    for document, characters in connection.execute(sizes) if others else ():
-        listed[firsts[document]].characters += characters
+    passages = select(func.count()).where(chunks.c.document_id == of.id).scalar_subquery()
+    counts = select(of.id, of.characters, passages).where(among(of.id, firsts))
+    for id_, characters, count in connection.execute(counts):
+        entry = listed[firsts[id_]]
+        entry.chunks += count
+        entry.characters += characters if id_ != firsts[id_] else 0
     for id_ in listed.keys() & groups.keys():
         if (original := _original(groups[id_])) is not None:
             listed[id_].name, listed[id_].size = original, None
-    for document, name, value, number in connection.execute(_select_fields(ids)):
+    values = (
+        select(fields.document_id, fields.field, fields.text_value, fields.number_value)
+        .where(among(fields.document_id, ids), fields.field.in_((*DATE_FIELDS, "tags")))
+        .where(fields.kind.in_(("s", "n")))
+        .order_by(fields.document_id, text("document_fields.rowid"))
+    )
+    for id_, name, value, number in connection.execute(values):
         if name != "tags":
-            listed[document].dates.setdefault(name, f"{number:.15g}" if value is None else value)
+            listed[id_].dates.setdefault(name, f"{number:.15g}" if value is None else value)
         elif value is not None:
-            listed[document].tags.append(value)
+            listed[id_].tags.append(value)
     return listed
 
 
@@ -329,26 +298,3 @@ def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[da
     query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
     first, last = connection.execute(query).one()
     return None if first is None else (timestamp_to_date(first), timestamp_to_date(last))
-
-
-def _select_fields(ids: Sequence[int]) -> Any:
-    fields = document_fields.c
-    return (
-        select(fields.document_id, fields.field, fields.text_value, fields.number_value)
-        .where(
-            among(fields.document_id, ids),
-            fields.field.in_((*DATE_FIELDS, "tags")),
-            fields.kind.in_(("s", "n")),
-        )
-        .order_by(fields.document_id, text("document_fields.rowid"))
-    )
-
-
-def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Turn a condition on passages that concerns only their documents into one on documents."""
-
-    def to_documents(element: Any, **_: Any) -> Any:
-        return documents.c.id if element is chunks.c.document_id else None
-
-    replaced: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
-    return replaced

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, true, update
@@ -44,31 +44,21 @@ class ManifestEntry:
     digest: str | None = None
 
 
-def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
-    """Return every listed file of the dataset that was ever read, by name."""
+def entries(connection: Connection, dataset: str, *files: str) -> dict[str, ManifestEntry]:
+    """Return the listed files of the dataset that were ever read, all or these, by name."""
     columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
     query = select(*columns).where(manifest.c.dataset == dataset)
-    found = (ManifestEntry(*row) for row in connection.execute(query))
-    return {entry.file: entry for entry in found}
-
-
-def find_entry(connection: Connection, dataset: str, file: str) -> ManifestEntry | None:
-    """Return the entry of one file; ``None`` if it was never read."""
-    columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
-    query = select(*columns).where(manifest.c.dataset == dataset, manifest.c.file == file)
-    row = connection.execute(query).first()
-    return None if row is None else ManifestEntry(*row)
+    if files:
+        query = query.where(among(manifest.c.file, files))
+    return {row.file: ManifestEntry(*row) for row in connection.execute(query)}
 
 
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
     """Record the results of reading these distinct files; they replace earlier entries."""
-    if not noted:
-        return
-    files = [entry.file for entry in noted]
-    forget(connection, dataset, files)
-    names = ManifestEntry.__dataclass_fields__
-    rows = [{name: getattr(entry, name) for name in names} for entry in noted]
-    connection.execute(insert(manifest), [row | {"dataset": dataset} for row in rows])
+    if noted:
+        forget(connection, dataset, [entry.file for entry in noted])
+        rows = [asdict(entry) | {"dataset": dataset} for entry in noted]
+        connection.execute(insert(manifest), rows)
 
 
 def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -> set[str]:
@@ -89,10 +79,13 @@ def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
     Return these files. ``pipeline`` is the fingerprint to record for them.
     """
     files = read_originals(connection, dataset, unread=True)
-    for entry in entries(connection, dataset).values() if files else ():
-        if entry.file in files and entry.reason is not None:
-            excused = replace(entry, state="done", reason=None, pipeline=pipeline)
-            record(connection, dataset, excused)
+    known = entries(connection, dataset, *files).values() if files else ()
+    told = (
+        replace(entry, state="done", reason=None, pipeline=pipeline)
+        for entry in known
+        if entry.reason
+    )
+    record(connection, dataset, *told)
     return files
 
 
@@ -104,12 +97,11 @@ def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
 
 def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[str, str]]:
     """Return ``content_hash``, ``pipeline`` and ``file`` of the live revisions, by path."""
-    query = select(
-        documents.c.path, documents.c.content_hash, documents.c.pipeline, documents.c.file
-    ).where(documents.c.dataset == dataset)
+    of = documents.c
+    query = select(of.path, of.content_hash, of.pipeline, of.file).where(of.dataset == dataset)
     return {
-        row.path: {"content_hash": row.content_hash, "pipeline": row.pipeline, "file": row.file}
-        for row in connection.execute(query)
+        path: {"content_hash": content_hash, "pipeline": pipeline, "file": file}
+        for path, content_hash, pipeline, file in connection.execute(query)
     }
 
 
@@ -224,34 +216,24 @@ class FileCounts:
 
 def count_files(connection: Connection, dataset: str) -> FileCounts:
     """Count the dataset's files as of the last run."""
-    with_passages = (
-        select(documents.c.file)
-        .join(chunks, chunks.c.document_id == documents.c.id)
-        .where(documents.c.dataset == dataset)
-        .distinct()
-    )
-    indexed = set(connection.scalars(with_passages))
-    reasons_query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
-    reasons_by_file: dict[str, str | None] = {
-        row[0]: row[1] for row in connection.execute(reasons_query)
-    }
-    indexed |= read_originals(connection, dataset) & reasons_by_file.keys()
-    without = [reason for file, reason in reasons_by_file.items() if file not in indexed]
+    joined = select(documents.c.file).join(chunks, chunks.c.document_id == documents.c.id)
+    found = connection.scalars(joined.where(documents.c.dataset == dataset).distinct())
+    query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
+    reasons: dict[str, str | None] = {row.file: row.reason for row in connection.execute(query)}
+    indexed = {*found, *(read_originals(connection, dataset) & reasons.keys())}
+    without = [reason for file, reason in reasons.items() if file not in indexed]
+    partly = filter(None, map(reasons.get, indexed))
     readable = len(indexed) + without.count(None)
     return FileCounts(
         listed=len(indexed) + len(without),
         indexed=len(indexed),
         coverage=len(indexed) / readable if readable else None,
-        reasons=_count_reasons(reason or "no reason told" for reason in without),
-        partly=_count_reasons(
-            reason for file in indexed if (reason := reasons_by_file.get(file)) is not None
-        ),
+        reasons=_most_first(Counter(reason or "no reason told" for reason in without)),
+        partly=_most_first(Counter(partly)),
     )
 
 
-def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
-    """Count equal reasons, the most frequent first."""
-    counts = Counter(reasons)
+def _most_first(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -265,8 +247,7 @@ class DatasetSettings:
 
 def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettings | None:
     """Return the settings of the dataset, ``None`` if they are missing or damaged."""
-    table = dataset_settings.c
-    query = select(table.preset, table.settings).where(table.dataset == dataset)
+    query = select(dataset_settings).where(dataset_settings.c.dataset == dataset)
     row = connection.execute(query).one_or_none()
     try:
         return None if row is None else DatasetSettings(row.preset, json.loads(row.settings))

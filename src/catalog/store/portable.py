@@ -564,13 +564,8 @@ class Import:
             self._deprived |= lost
             publish_all(connection, new, now)
             for one in (group[name] for name in same if group[name].vectors):
-                embedding_cache.save(
-                    connection,
-                    one.vectors,
-                    fingerprint=one.embedded_by,
-                    side="document",
-                    now=now,
-                )
+                fingerprint = one.embedded_by
+                embedding_cache.save(connection, one.vectors, fingerprint=fingerprint, now=now)
         for name, one in group.items():
             outcome = "unchanged" if name in same else "replaced" if name in before else "added"
             self.counts.update({outcome: 1, "documents": 1, "chunks": len(one.chunks)})

@@ -146,7 +146,7 @@ def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: f
     for fingerprint in sorted({revision.embedded_by for revision in new}):
         vectors = [it.vectors for it in new if it.embedded_by == fingerprint]
         merged = {key: vector for each in vectors for key, vector in each.items()}
-        embedding_cache.save(connection, merged, fingerprint=fingerprint, side="document", now=now)
+        embedding_cache.save(connection, merged, fingerprint=fingerprint, now=now)
     _insert_chunks(connection, numbered, rows)
     for dataset in datasets_changed:
         of_it = [number for number, revision in numbered if revision.dataset == dataset]

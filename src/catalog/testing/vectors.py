@@ -69,7 +69,7 @@ class Desk:
     def embed(self, vectors: Mapping[str, Vector]) -> None:
         """Store vectors under these keys."""
         with self.database.write() as connection:
-            save(connection, vectors, fingerprint=FINGERPRINT, side="document", now=NOW)
+            save(connection, vectors, fingerprint=FINGERPRINT, now=NOW)
 
     def put(
         self,

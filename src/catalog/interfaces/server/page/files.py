@@ -81,8 +81,9 @@ def find_document_file(engine: LocalEngine, source_doc_id: str) -> Path:
     file = given.resolve()
     if not file.is_relative_to(folder) or not file.is_file():
         raise DocumentNotFoundError(f"the file of {source_doc_id} is not in the dataset's folder")
+    listed = nfc(file.relative_to(folder).as_posix())
     with library.database.read() as connection:
-        entry = manifest.find_entry(connection, dataset, nfc(file.relative_to(folder).as_posix()))
+        entry = manifest.entries(connection, dataset, listed).get(listed)
     if entry is not None and not _is_as_read(entry, file, folder):
         raise DocumentNotFoundError(
             f"{name} has changed since it was indexed: run 'catalog index update'"
