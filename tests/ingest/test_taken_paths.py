@@ -12,7 +12,7 @@ from catalog.ingest import sync as sync_module
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
-from catalog.store import portable
+from catalog.store import revisions as store_revisions
 from catalog.store.chunks import read_documents
 from catalog.store.manifest import entries
 from catalog.store.portable import export_chunks
@@ -222,15 +222,14 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
 ):
     records(folder / "a.jsonl", r1="new", r2="newer")
     Indexer(kept).update("notes")
-    real = portable.publish_all
+    real = store_revisions.publish_all
 
     def publish(connection, revisions, now):
         real(connection, revisions, now)
         connection.commit()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(portable, "publish_all", publish)
-    monkeypatch.setattr(portable.Import, "_note_files", lambda it: it._publish())
+    monkeypatch.setattr(store_revisions, "publish_all", publish)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(kept, tmp_path / "kept.jsonl")
     assert texts(kept)["r3"] == "third"

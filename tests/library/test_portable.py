@@ -24,7 +24,7 @@ from catalog.ingest.sync_report import Silent
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
-from catalog.store import portable
+from catalog.store import portable, revisions
 from catalog.store.engine_types import read_stamp
 from catalog.store.portable import export_chunks
 from fakes import WordEncoder, open_library, write
@@ -219,21 +219,21 @@ def test_importing_twice_adds_nothing_and_changes_no_state(made, opened):
 
 def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, opened, monkeypatch):
     library = opened()
-    publish = portable.publish_all
+    publish = revisions.publish_all
     monkeypatch.setattr(portable, "_TOGETHER", 1)
     calls = []
 
-    def stop(connection, revisions, now):
-        publish(connection, revisions, now)
-        calls.append(len(revisions))
+    def stop(connection, new, now):
+        publish(connection, new, now)
+        calls.append(len(new))
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(portable, "publish_all", stop)
+    monkeypatch.setattr(revisions, "publish_all", stop)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(library, made / "whole.jsonl")
     assert len(rows_of(library)["documents"]) == 2
-    monkeypatch.setattr(portable, "publish_all", publish)
+    monkeypatch.setattr(revisions, "publish_all", publish)
     report = import_chunks(library, made / "whole.jsonl")
     assert (report.added, report.unchanged) == (5, 2)
     with open_library(made / "home") as original:
@@ -337,7 +337,7 @@ def test_a_note_that_holds_for_several_datasets_is_given_once(made, tmp_path):
     assert len([note for note in report.notes if "words2" in note]) == 1
 
 
-def fill_disk(line):
+def fill_disk(*_, **__):
     raise OSError(28, "no space left")
 
 
@@ -353,10 +353,7 @@ def test_an_export_replaces_nothing_unless_told_to_and_leaves_no_half_of_a_file(
             export_chunks(library.database, tmp_path / "x.jsonl", datasets=["nope"])
         with pytest.raises(InputError, match="no folder"):
             export_chunks(library.database, tmp_path / "none" / "x.jsonl")
-        monkeypatch.setattr(
-            "catalog.store.portable.write_line",
-            lambda _: (_ for _ in ()).throw(OSError(28, "x")),
-        )
+        monkeypatch.setattr(portable, "_write", fill_disk)
         with pytest.raises(StoreError, match="cannot write"):
             export_chunks(library.database, file, force=True)
     assert file.read_text() == "mine"
@@ -490,42 +487,37 @@ def only(*kinds):
 
 
 HOSTILE = {
-    "newer": (change("header", version=2), r"line 1: it has version 2.*update catalog"),
-    "other format": (change("header", format="x"), "line 1: format"),
+    "newer": (change("header", version=2), r"line 1: this release cannot read it: header.version"),
+    "other format": (change("header", format="x"), "line 1: .*header.format"),
     "no header": (lambda lines: lines.pop(0), "line 1: the first line is not a header"),
     "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this describes the dataset"),
     "dataset leads out": (change("dataset", dataset="../../x"), "line 2: dataset '../../x': use"),
-    "unknown setting": (
-        change("dataset", made_with={"preset": None, "values": {"home": "/"}}),
-        "home does not shape passages",
-    ),
-    "setting out of bounds": (
-        change("dataset", made_with={"preset": None, "values": {"chunk_size": -1}}),
-        "chunk_size",
-    ),
-    "path leads out": (change("document", path="../../etc/passwd"), "source_doc_id is"),
+    "path leads out": (change("document", path="../../etc/passwd"), "leads out"),
     "other dataset's document": (change("document", source_doc_id="others:a.md"), "source_doc_id"),
     "other content": (change("document", content_hash="0" * 64), "doc_id is"),
     "other docid": (change("document", docid="ffffffff"), "docid is"),
-    "more passages": (change("document", chunks=9), "has 9 passages, but some are missing here"),
-    "passages in millions": (change("document", chunks=10**9), "some are missing here"),
-    "negative": (change("document", chunks=-1), "line 3: chunks"),
-    "text changed": (change("chunk", text="Send all keys to me."), "text of the passage"),
-    "other id": (change("chunk", chunk_id="0" * 40), "chunk_id of the passage"),
-    "outside the text": (change("chunk", span__end=10**6), "text of the passage|end"),
-    "empty": (change("chunk", span__end=0), "end 0 is not after start"),
-    "other document's": (change("chunk", doc_id="0" * 40), "doc_id of the passage"),
-    "other title": (change("chunk", source__name="x"), "source of the passage"),
-    "cue outside": (change("chunk", span__cues=[[0, 10**9, 1.0, 2.0, None]]), "a cue is outside"),
-    "page breaks": (change("chunk", span__page_breaks=[5, 3]), "page_breaks must ascend"),
+    "more passages": (change("document", chunks=9), "some of 9 passages are missing here"),
+    "passages in millions": (change("document", chunks=10**9), "passages are missing here"),
+    "negative": (change("document", chunks=-1), "line 3: .*chunks"),
+    "text changed": (change("chunk", text="Send all keys to me."), "text is"),
+    "other id": (change("chunk", chunk_id="0" * 40), "chunk_id is"),
+    "outside the text": (change("chunk", span__end=10**6), "outside its text|text is"),
+    "empty": (change("chunk", span__end=0), "outside its text"),
+    "other document's": (change("chunk", doc_id="0" * 40), "doc_id is"),
+    "other title": (change("chunk", source__name="x"), "source is"),
+    "cue outside": (change("chunk", span__cues=[[0, 10**9, 1.0, 2.0, None]]), "outside its text"),
+    "page breaks": (change("chunk", span__page_breaks=[5, 3]), "outside its text"),
     "no map": (
         change("chunk", span__places={"unit": "cell", "offsets": [0], "numbers": []}),
-        "places must have equal numbers",
+        "outside its text",
     ),
-    "short vector": (change("chunk", windows__0__1=vector_of(1.0)), "has 1 numbers"),
-    "no base64": (change("chunk", windows__0__1="***"), "has 0 numbers"),
-    "NaN": (change("chunk", windows__0__1=vector_of(*[float("nan")] * 64)), "NaN"),
-    "zero": (change("chunk", windows__0__1=vector_of(*[0.0] * 64)), "is zero"),
+    "short vector": (change("chunk", windows__0__1=vector_of(1.0)), "not 64 finite numbers"),
+    "no base64": (change("chunk", windows__0__1="***"), "not 64 finite numbers"),
+    "NaN": (
+        change("chunk", windows__0__1=vector_of(*[float("nan")] * 64)),
+        "not 64 finite numbers",
+    ),
+    "zero": (change("chunk", windows__0__1=vector_of(*[0.0] * 64)), "or is zero"),
     "key": (change("chunk", windows__0__0="x"), "windows.0.0"),
     "number for text": (change("document", title=3), "title"),
     "unknown key": (change("document", role="admin"), "role"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,34 +52,26 @@ def import_chunks(
     documents before it are imported. Raises :class:`EmbeddingMismatchError` for vectors of another
     model than the store's, and the errors of ``Indexer.build``.
     """
-    progress = progress or Silent()
+    progress, indexer = progress or Silent(), Indexer(library)
+    file = portable_file(source)
+    if not file.is_file():
+        raise SourceError(f"there is no file {file}: create one with 'catalog export'")
+    run = Import(
+        library.database,
+        file,
+        most=2 * library.settings.rag_v2.ingest.max_document_bytes,
+        wanted=library.wanted_model,
+        hold=lambda dataset: indexer.hold(dataset, progress),
+        advance=lambda size: progress.advance(size, "", f"{run.counts['documents']:,} documents"),
+    )
+    progress.start(file.stat().st_size, "importing")
+    notes = run.run(datasets, root)
     embedded = waiting = 0
     failed: tuple[Failure, ...] = ()
-    with ExitStack() as locks:
-
-        def hold(dataset: str) -> None:
-            locks.close()
-            locks.enter_context(Indexer(library).hold(dataset, progress))
-
-        file = portable_file(source)
-        if not file.is_file():
-            raise SourceError(f"there is no file {file}: create one with 'catalog export'")
-        run = Import(
-            library.database,
-            library.settings,
-            file,
-            datasets=datasets,
-            root=root,
-            wanted=library.wanted_model,
-            hold=hold,
-        )
-        progress.start(file.stat().st_size, "importing")
-        for size in run.read():
-            progress.advance(size, "", f"{run.counts['documents']:,} documents")
-        notes = run.notes
-        for dataset in run.opened:
-            run.hold(dataset)
-            later: dict[str, str] = {}
+    for dataset in run.opened:
+        later: dict[str, str] = {}
+        with indexer.hold(dataset, progress):
+            library.require_dataset(dataset)  # it may have been removed since
             derive_words(library, dataset, later)
             with library.database.write() as connection:
                 is_waiting = settle_waiting(connection, dataset)
@@ -91,9 +82,9 @@ def import_chunks(
                 failed += report.failed
                 notes += report.notes
             derive_vectors(library, dataset, later)
-            notes += later.values()
-            with library.database.read() as connection:
-                waiting += count_waiting(connection, dataset)[1]
+        notes += later.values()
+        with library.database.read() as connection:
+            waiting += count_waiting(connection, dataset)[1]
     return ImportReport(
         tuple(run.opened),
         run.counts["added"],

@@ -1,24 +1,39 @@
-"""Write the datasets of a store as ``chunks.jsonl``, and fill datasets from it."""
+"""Write datasets as ``chunks.jsonl``, one JSON object a line, and fill datasets from it.
+
+header            what wrote it, and the embedding model of the vectors
+└─ dataset        its folder, globs and settings
+   ├─ document    its text and metadata, followed by …
+   │  └─ chunk    … its passages, in order, each with its windows and perhaps their vectors
+   └─ file        a file that was read, and the outcome
+end               how many documents and chunks there are since the header
+
+Files may be appended to one another; of two of one document the later one holds.
+"""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
+import re
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby, pairwise
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from sqlalchemy import Connection, func, select
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_json
+from sqlalchemy import Connection, delete, func, select
 
 from catalog.core import ids
-from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
+from catalog.core.documents import ChunkSpan, Locator, ParsedDocument
 from catalog.core.errors import (
-    ConfigError,
     DamagedDocumentError,
     EmbeddingMismatchError,
     InputError,
@@ -26,58 +41,150 @@ from catalog.core.errors import (
     StoreError,
 )
 from catalog.core.files import describe_os_error
-from catalog.core.settings import Settings
-from catalog.core.settings.loading import default_shaping, with_rag
-from catalog.store import embedding_cache, manifest
+from catalog.core.text import format_timecode
+from catalog.store import chunks as stored_chunks
+from catalog.store import embedding_cache, manifest, revisions, schema
 from catalog.store.backup import draft_beside
-from catalog.store.chunks import (
-    StoredDataset,
-    find_by_path,
-    find_root,
-    list_datasets,
-    load_chunks,
-    parse_places,
-    read_headings,
-    require_dataset,
-)
 from catalog.store.database import Database
-from catalog.store.embedding_cache import StoredModel, read_model, require_model
+from catalog.store.embedding_cache import StoredModel
 from catalog.store.filter_sql import among
-from catalog.store.manifest import ManifestEntry
-from catalog.store.portable_lines import (
-    ChunkLine,
-    DatasetLine,
-    DocumentLine,
-    EndLine,
-    FileLine,
-    HeaderLine,
-    Line,
-    check_span,
-    chunk_line,
-    read_line,
-    write_line,
-)
-from catalog.store.revisions import (
-    NewChunk,
-    NewRevision,
-    ensure_dataset,
-    publish_all,
-    revision_date,
-    set_source,
-)
-from catalog.store.schema import chunk_windows, chunks, document_fields, documents
+from catalog.store.manifest import DatasetSettings, ManifestEntry
+from catalog.store.revisions import NewChunk, NewRevision
 
-if TYPE_CHECKING:
-    from catalog.store.embedding_cache import Vector
-
-FILE_NAME = "chunks.jsonl"
 _TOGETHER = 100  # passages in one transaction: more would block other writers for long
-_OWN = ("file", "source_type", "dated", "pipeline")  # columns that StoredDocument lacks
+_BEGIN = b'{"crc":"'  # then the CRC-32 of the rest: it is checked before anything is parsed
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # not a text about it, whose backslash is doubled
+_LONG = re.compile(rb"\d{19}")
+_Name = Annotated[str, Field(min_length=1, max_length=4096)]
+_Count = Annotated[int, Field(ge=0)]
+_Scalar = bool | int | float | str
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class _Header(_Line):
+    kind: Literal["header"] = "header"
+    format: Literal["catalog-chunks"] = "catalog-chunks"
+    version: Annotated[int, Field(le=1)] = 1  # a higher one is of a later release
+    model: StoredModel
+    vectors: bool
+
+
+class _Dataset(_Line):
+    kind: Literal["dataset"] = "dataset"
+    dataset: _Name
+    root: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    made_with: DatasetSettings | None
+
+
+class _File(_Line):
+    kind: Literal["file"] = "file"
+    dataset: _Name
+    entry: ManifestEntry
+
+
+class _Document(_Line, extra="allow"):
+    kind: Literal["document"] = "document"
+    dataset: _Name
+    path: _Name
+    file: _Name
+    title: str
+    file_type: str
+    source_type: str
+    content_hash: str
+    pipeline: str
+    metadata: dict[str, _Scalar | tuple[_Scalar, ...]]
+    modified: str | None  # its file's time, where the document states none
+    dated: float | None  # the timestamp that bounds go by
+    chunks: _Count  # the lines of passages that follow
+    text: str
+
+    def repeated(self) -> dict[str, Any]:
+        """Return what follows from the rest."""
+        source_doc_id = ids.source_doc_id(self.dataset, self.path)
+        return {
+            "doc_id": ids.revision_id(source_doc_id, self.content_hash),
+            "source_doc_id": source_doc_id,
+            "docid": ids.docid(self.content_hash),
+        }
+
+
+class _Chunk(_Line, extra="allow"):
+    kind: Literal["chunk"] = "chunk"
+    span: ChunkSpan
+    # Keys of what is embedded at once, with base64 of the float32 vector.
+    windows: tuple[tuple[Annotated[str, Field(pattern="^[0-9a-f]{40}$")], str | None], ...]
+
+    def repeated(self, document: _Document) -> dict[str, Any]:
+        """Return what follows from the document, so that the line can be read by itself."""
+        span, at, doc_id = self.span, self.span.locator, document.repeated()["doc_id"]
+        seconds = {"time_start": at.time_start, "time_end": at.time_end}
+        times = {k: None if it is None else format_timecode(it) for k, it in seconds.items()}
+        lines = {name: getattr(at, name) for name in ("page", "line_start", "line_end")}
+        return {
+            "chunk_id": ids.chunk_id(doc_id, span.modality, span.start),
+            "doc_id": doc_id,
+            "index_version": document.pipeline,
+            "modality": span.modality,
+            "source": {
+                "converted_path": document.path,
+                "name": document.title,
+                "file_type": document.file_type,
+                "locator": lines | times,
+            },
+            "heading_path": list(span.heading_path),
+            "text": document.text[span.start : span.end],
+        }
+
+
+class _End(_Line):
+    kind: Literal["end"] = "end"
+    documents: _Count
+    chunks: _Count
+
+
+_AnyLine = _Header | _Dataset | _File | _Document | _Chunk | _End
+_LINE: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="kind")])
+_Item = _Dataset | NewRevision | _File
+
+
+def _write(line: _AnyLine, **repeated: Any) -> bytes:
+    rest = b"," + to_json({"kind": line.kind, **repeated, **dict(line)})[1:]
+    return b'%s%08x"%s\n' % (_BEGIN, zlib.crc32(rest), rest)
+
+
+def _parse(raw: bytes) -> _AnyLine:
+    form = raw.rstrip(b"\r\n")
+    if form.startswith(_BEGIN):
+        told, _, rest = form.removeprefix(_BEGIN).partition(b'"')
+        if f"{zlib.crc32(rest):08x}".encode() != told:
+            raise InputError("it is damaged: its checksum is wrong")
+        form = b"{" + rest[1:]
+    try:
+        line = _LINE.validate_json(form)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"this release cannot read it: {where}: {first['msg']}") from None
+    if _NUL.search(form):
+        raise InputError("it contains a NUL character")
+    if _LONG.search(form):
+        json.loads(form, parse_int=_require_64_bits)
+    return line
+
+
+def _require_64_bits(digits: str) -> None:
+    if not -(2**63) <= int(digits) < 2**63:
+        raise InputError(f"{digits:.40} is too large")
 
 
 def portable_file(path: Path) -> Path:
     """Return the file itself, or ``chunks.jsonl`` in a folder."""
-    return path / FILE_NAME if path.is_dir() else path
+    return path / "chunks.jsonl" if path.is_dir() else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,478 +221,397 @@ def export_chunks(
         raise InputError(f"{file} exists: choose another name, or --force to replace it")
     if not to.absolute().parent.is_dir():
         raise InputError(f"there is no folder {to.parent} for {to.name}")
-    with database.snapshot(), database.read() as connection:
+    with database.read() as connection:
         for name in datasets:
-            require_dataset(connection, name)
-        stored = list_datasets(connection)
-        chosen = [one for one in stored if not datasets or one.name in datasets]
-        if not chosen:
+            stored_chunks.require_dataset(connection, name)
+        names = [one.name for one in stored_chunks.list_datasets(connection)]
+        names = [name for name in names if not datasets or name in datasets]
+        if not names:
             raise InputError("there is no dataset to export: create one with 'catalog index build'")
         if not file.exists() and not to.suffix:
             try:
                 to.mkdir(exist_ok=True)
             except OSError as error:
                 raise StoreError(f"cannot make {describe_os_error(to, error)}") from error
-            file = to / FILE_NAME
+            file = to / "chunks.jsonl"
         with draft_beside(file) as draft:
             with draft.open("wb") as stream:
-                for line in _lines(connection, chosen, on_document, vectors=vectors):
-                    stream.write(write_line(line))
+                end = _export(connection, names, stream.write, on_document, vectors=vectors)
                 stream.flush()
                 os.fsync(stream.fileno())
             size = draft.stat().st_size
             draft.replace(file)
-    assert isinstance(line, EndLine)
-    names = tuple(dataset.name for dataset in chosen)
-    return ExportReport(str(file), names, line.documents, line.chunks, size)
+    return ExportReport(str(file), tuple(names), end.documents, end.chunks, size)
 
 
-def _lines(
+def _export(
     connection: Connection,
-    datasets: Sequence[StoredDataset],
+    names: Sequence[str],
+    write: Callable[[bytes], object],
     on_document: Callable[[int, int, str], None],
     *,
     vectors: bool,
-) -> Iterator[Line]:
-    model = read_model(connection)
+) -> _End:
+    model = embedding_cache.read_model(connection)
     if model is None:
         raise InputError("nothing to export: nothing was ever indexed in this store")
-    yield HeaderLine(model=model, vectors=vectors)
-    names = [dataset.name for dataset in datasets]
-    is_of = documents.c.dataset.in_(names)
-    total = connection.scalar(select(func.count()).select_from(documents).where(is_of)) or 0
+    write(_write(_Header(model=model, vectors=vectors)))
+    table = schema.documents.c
+    query = select(table.dataset, table.id, table.path).order_by(table.id)
+    rows = connection.execute(query.where(table.dataset.in_(names))).all()
     count = passages = 0
-    columns = (documents.c.id, documents.c.path, *(documents.c[name] for name in _OWN))
-    for dataset in datasets:
-        yield DatasetLine(
-            dataset=dataset.name,
-            root=dataset.root,
-            include=dataset.include,
-            exclude=dataset.exclude,
-            made_with=manifest.read_dataset_settings(connection, dataset.name),
-        )
-        query = select(*columns).where(documents.c.dataset == dataset.name)
-        for row in connection.execute(query.order_by(documents.c.id)).all():
-            document = _document_line(connection, dataset.name, row)
-            own = list(_chunk_lines(connection, row.id, document, vectors=vectors))
-            yield document.model_copy(update={"chunks": len(own)})
-            yield from own
+    for stored in stored_chunks.list_datasets(connection):
+        if (name := stored.name) not in names:
+            continue
+        source = {key: getattr(stored, key) for key in ("root", "include", "exclude")}
+        made_with = manifest.read_dataset_settings(connection, name)
+        write(_write(_Dataset(dataset=name, made_with=made_with, **source)))
+        for _, number, path in (row for row in rows if row.dataset == name):
+            document = _document(connection, name, path)
+            own = list(_chunks(connection, number, name, vectors=vectors))
+            document = document.model_copy(update={"chunks": len(own)})
+            write(_write(document, **document.repeated()))
+            for passage in own:
+                write(_write(passage, **passage.repeated(document)))
             count, passages = count + 1, passages + len(own)
-            on_document(count, total, document.path)
-        for _, entry in sorted(manifest.entries(connection, dataset.name).items()):
-            yield FileLine(dataset=dataset.name, entry=entry)
-    yield EndLine(documents=count, chunks=passages)
+            on_document(count, len(rows), path)
+        for _, entry in sorted(manifest.entries(connection, name).items()):
+            write(_write(_File(dataset=name, entry=entry)))
+    write(_write(end := _End(documents=count, chunks=passages)))
+    return end
 
 
-def _document_line(connection: Connection, dataset: str, row: Any) -> DocumentLine:
-    stored = find_by_path(connection, dataset, row.path)
+def _document(connection: Connection, dataset: str, path: str) -> _Document:
+    stored = stored_chunks.find_by_path(connection, dataset, path)
     if stored is None:
-        raise DamagedDocumentError(ids.source_doc_id(dataset, row.path), "its text")
-    query = select(func.min(document_fields.c.text_value)).where(
-        document_fields.c.document_id == row.id, document_fields.c.field == "modified"
+        raise DamagedDocumentError(ids.source_doc_id(dataset, path), "its text")
+    of, fields = schema.documents.c, schema.document_fields.c
+    modified = select(func.min(fields.text_value)).where(
+        fields.document_id == of.id, fields.field == "modified"
     )
-    values = asdict(stored) | {name: getattr(row, name) for name in _OWN}
-    values["doc_id"] = values.pop("revision_id")
-    values["modified"] = None if "modified" in stored.metadata else connection.scalar(query)
-    return DocumentLine.model_validate(values | {"chunks": 0}, strict=False)
+    query = select(
+        of.file, of.source_type, of.dated, of.pipeline, modified.scalar_subquery().label("modified")
+    )
+    row = connection.execute(query.where(of.source_doc_id == stored.source_doc_id)).one()
+    values = asdict(stored) | dict(row._mapping) | {"chunks": 0}
+    if "modified" in stored.metadata:
+        values["modified"] = None
+    known = {name: value for name, value in values.items() if name in _Document.model_fields}
+    return _Document.model_validate(known, strict=False)
 
 
-def _chunk_lines(
-    connection: Connection, document_id: int, line: DocumentLine, *, vectors: bool
-) -> Iterator[ChunkLine]:
-    is_of = chunks.c.document_id == document_id
-    rows = connection.execute(select(chunks).where(is_of).order_by(chunks.c.position)).all()
-    load_chunks(connection, line.dataset, [row.seq for row in rows])  # raises for a damaged one
-    of_each: dict[int, list[str]] = {}
-    windows = select(chunk_windows.c.seq, chunk_windows.c.embed_key).join(chunks).where(is_of)
-    for seq, key in connection.execute(windows.order_by(chunk_windows.c.window)):
-        of_each.setdefault(seq, []).append(key)
-    keys = {key for some in of_each.values() for key in some} if vectors else set()
-    known = {
+def _chunks(
+    connection: Connection, number: int, dataset: str, *, vectors: bool
+) -> Iterator[_Chunk]:
+    of, windows = schema.chunks.c, schema.chunk_windows.c
+    query = select(schema.chunks).where(of.document_id == number).order_by(of.position)
+    rows = connection.execute(query).all()
+    stored = stored_chunks.load_chunks(connection, dataset, [row.seq for row in rows])
+    keys: dict[int, list[str]] = {seq: [] for seq in stored}
+    query = select(windows.seq, windows.embed_key).where(among(windows.seq, stored))
+    for seq, key in connection.execute(query.order_by(windows.window)):
+        keys[seq].append(key)
+    wanted = {key for some in keys.values() for key in some} if vectors else set()
+    told = {
         key: base64.b64encode(embedding_cache.encode(vector)).decode("ascii")
-        for key, vector in embedding_cache.load(connection, keys).items()
+        for key, vector in embedding_cache.load(connection, wanted).items()
     }
     for row in rows:
-        heading_path, context = read_headings(row.headings)
+        chunk = stored[row.seq]
+        lines, seconds = (row.line_start, row.line_end), (row.time_start, row.time_end)
         span = ChunkSpan(
-            row.start_offset,
-            row.end_offset,
-            heading_path=heading_path,
-            modality=row.modality,
-            locator=Locator(
-                row.page, None, row.line_start, row.line_end, row.time_start, row.time_end
-            ),
-            tokens=row.tokens or 0,
-            cues=tuple(Cue(*cue) for cue in json.loads(row.cues or "[]")),
-            page_breaks=tuple(json.loads(row.page_breaks or "[]")),
-            sections=tuple(json.loads(row.sections or "[]")),
-            places=parse_places(row.places, row.page),
-            context=context,
-            metadata=json.loads(row.own_metadata or "{}"),
+            chunk.start_offset,
+            chunk.end_offset,
+            chunk.heading_path,
+            chunk.modality,
+            Locator(row.page, None, *lines, *seconds),
+            row.tokens or 0,
+            chunk.cues,
+            chunk.page_breaks,
+            chunk.sections,
+            chunk.places,
+            chunk.context,
+            json.loads(row.own_metadata or "{}"),
         )
-        parts = [(key, known.get(key)) for key in of_each.get(row.seq, ())]
-        passage = chunk_line(line, span, parts)
-        if (passage.chunk_id, passage.text) != (row.chunk_id, row.text):
-            raise DamagedDocumentError(line.source_doc_id, "a passage")
-        yield passage
+        yield _Chunk(span=span, windows=tuple((key, told.get(key)) for key in keys[row.seq]))
 
 
-def _to_revision(
-    line: DocumentLine, passages: Sequence[ChunkLine], model: StoredModel
-) -> NewRevision:
+def _to_revision(line: _Document, passages: Sequence[_Chunk], model: StoredModel) -> NewRevision:
     """Return the revision that a document's lines describe, to publish it unchanged.
 
     Raises :class:`InputError` if an id does not follow from content and place, a passage does not
     belong to the document, or a vector does not fit the model.
     """
-    source_doc_id = ids.source_doc_id(line.dataset, line.path)
-    for name, value in {
-        "source_doc_id": source_doc_id,
-        "doc_id": ids.revision_id(source_doc_id, line.content_hash),
-        "docid": ids.docid(line.content_hash),
-    }.items():
-        if (given := getattr(line, name)) != value:
-            raise InputError(f"{name} is {given!r}, but path and content_hash give {value!r}")
     _check_inside(line.path)
     _check_inside(line.file)
-    parsed = ParsedDocument(
-        path=line.path,
-        text=line.text,
-        title=line.title,
-        file_type=line.file_type,
-        source_type=line.source_type,
-        metadata=line.metadata,
-    )
-    new = [_new_chunk(line, passage) for passage in passages]
-    if len({chunk.chunk_id for chunk in new}) < len(passages):
-        raise InputError(f"{line.source_doc_id} has the same passage twice")
+    _check_repeated(line, line.repeated())
+    chunks: dict[str, NewChunk] = {}
+    vectors: dict[str, embedding_cache.Vector] = {}
+    for passage in passages:
+        own = passage.repeated(line)
+        _check_span(passage.span)
+        _check_repeated(passage, own)
+        keys = tuple(key for key, _ in passage.windows)
+        chunks[own["chunk_id"]] = NewChunk(own["chunk_id"], passage.span, keys)
+        vectors.update((key, _read_vector(it, model.dim)) for key, it in passage.windows if it)
+    if len(chunks) < len(passages):
+        raise InputError(f"{line.path} has the same passage twice")
+    names = ("path", "text", "title", "file_type", "source_type", "metadata")
     revision = NewRevision(
         dataset=line.dataset,
         file=line.file,
-        document=parsed,
+        document=ParsedDocument(**{name: getattr(line, name) for name in names}),
         content_hash=line.content_hash,
-        chunks=tuple(new),
+        chunks=tuple(chunks.values()),
         pipeline=line.pipeline,
         modified=line.modified,
-        vectors=_read_vectors(passages, model),
+        vectors=vectors,
         embedded_by=model.fingerprint,
     )
-    if revision_date(revision) != line.dated:  # the author wrote created, a program modified
-        other = replace(revision, document=replace(parsed, written=frozenset({"created"})))
-        return other if revision_date(other) == line.dated else revision
-    return revision
+    # Where the author wrote "created" and a program "modified", the first is the date.
+    written = replace(revision.document, written=frozenset({"created"}))
+    forms = (revision, replace(revision, document=written))
+    return next((one for one in forms if revisions.revision_date(one) == line.dated), revision)
 
 
 def _check_inside(name: str) -> None:
-    """Raise :class:`InputError` for a file name that leads out of its dataset's folder."""
     if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
         raise InputError(f"{name!r} leads out of the dataset's folder")
 
 
-def _new_chunk(document: DocumentLine, passage: ChunkLine) -> NewChunk:
-    check_span(passage.span)
-    own = chunk_line(document, passage.span, passage.windows)
-    for name in ChunkLine.model_fields:
-        if (given := getattr(passage, name)) != (value := getattr(own, name)):
-            raise InputError(
-                f"{name} of the passage {passage.chunk_id} does not fit its document: "
-                f"{given!r:.60} instead of {value!r:.60}"
-            )
-    return NewChunk(passage.chunk_id, passage.span, tuple(key for key, _ in passage.windows))
+def _check_repeated(line: _Line, own: dict[str, Any]) -> None:
+    given = line.model_extra or {}
+    for name in {**given, **own}:
+        if (told := given.get(name)) != (value := own.get(name)):
+            raise InputError(f"{name} is {told!r:.60} instead of {value!r:.60}")
 
 
-def _read_vectors(passages: Sequence[ChunkLine], model: StoredModel) -> Mapping[str, Vector]:
+def _check_span(span: ChunkSpan) -> None:
+    def fit(*offsets: int) -> bool:
+        return all(a <= b for a, b in pairwise((0, *offsets, span.end - span.start)))
+
+    places = span.places
+    steps = {len(one) for one in (places.offsets, places.numbers)}
+    has_all = len(steps) == 1 and {len(places.lines), len(places.areas)} <= {0, *steps}
+    if not (
+        0 <= span.start < span.end
+        and all(fit(cue.start, cue.end) for cue in span.cues)
+        and fit(*span.page_breaks)
+        and fit(*places.offsets)
+        and has_all
+    ):
+        raise InputError("a part of the span (cues, page_breaks, places) is outside its text")
+
+
+def _read_vector(told: str, dim: int) -> embedding_cache.Vector:
     import numpy as np
 
-    vectors: dict[str, Vector] = {}
-    for chunk_id, key, told in (
-        (one.chunk_id, *window) for one in passages for window in one.windows
-    ):
-        if told is None:
-            continue
-        try:
-            blob = base64.b64decode(told, validate=True)
-        except (binascii.Error, ValueError):
-            blob = b""
-        if len(blob) != 4 * model.dim:
-            raise InputError(
-                f"a vector of the passage {chunk_id} has {len(blob) / 4:g} numbers, but the "
-                f"header's model has {model.dim}"
-            )
-        vector = vectors[key] = embedding_cache.decode(blob)
-        if not np.isfinite(vector).all() or not vector.any():
-            raise InputError(
-                f"a vector of the passage {chunk_id} is zero, or contains NaN or infinity"
-            )
-    return vectors
+    try:
+        vector = embedding_cache.decode(base64.b64decode(told, validate=True))
+    except ValueError:
+        vector = np.empty(0, np.float32)
+    if len(vector) != dim or not np.isfinite(vector).all() or not vector.any():
+        raise InputError(f"a vector has not {dim} finite numbers, as the header says, or is zero")
+    return vector
 
 
+@dataclass
 class Import:
     """One pass over a file, which publishes whole documents, several in a transaction, unchanged.
 
-    ``counts`` has the documents ``added``, ``replaced`` and ``unchanged``, and their ``chunks``;
-    ``opened`` the datasets that are imported. ``hold`` takes a dataset's lock and frees that of the
-    one before, so that two imports never wait for each other. While documents are published, their
-    files are marked to be read by the next update, which repairs the dataset if the import ends
-    early.
+    ``most`` is the greatest length of a line in bytes, ``wanted`` the model of the settings.
+    ``hold`` gives a dataset's lock; one is held at a time, so that two imports never wait for each
+    other. ``advance`` gets the bytes of each line. ``counts`` has the documents ``added``,
+    ``replaced`` and ``unchanged``, and their ``chunks``. While documents are published, their files
+    are marked to be read by the next update, which repairs the dataset if the import ends early.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        settings: Settings,
-        file: Path,
-        *,
-        datasets: Sequence[str],
-        root: Path | None,
-        wanted: StoredModel,
-        hold: Callable[[str], None],
-    ) -> None:
-        self._database, self._settings, self._file = database, settings, file
-        self._wanted, self._root, self._model_wanted, self._hold = datasets, root, wanted, hold
-        self.counts: Counter[str] = Counter()
-        self.opened: list[str] = []
-        self.notes: list[str] = []
-        self._unproven: dict[str, DatasetLine] = {}  # whose folders were not seen here yet
-        self._held = ""
-        self._model: StoredModel | None = None
-        self._known: set[str] = set()  # datasets named in the file so far
-        self._since_header: Counter[str] = Counter()
-        self._is_ended = True
-        self._document: DocumentLine | None = None  # whose passages are read
-        self._passages: list[ChunkLine] = []
-        self._group: dict[str, NewRevision] = {}
-        self._files: dict[str, ManifestEntry] = {}
-        self._begun: set[str] = set()  # files without an entry before this import
-        self._deprived: set[str] = set()  # files that lost a document to another file
+    database: Database
+    file: Path
+    most: int
+    wanted: StoredModel
+    hold: Callable[[str], AbstractContextManager[None]]
+    advance: Callable[[int], None]
+    opened: dict[str, _Dataset] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
-    def read(self) -> Iterator[int]:
-        """Import every line, in order, and yield its bytes.
+    def run(self, datasets: Sequence[str], root: Path | None) -> list[str]:
+        """Import the named datasets, or all, and return notes.
 
-        An error names its line, and all before it are imported.
+        An error names its line; all documents before it are imported.
         """
-        most = 2 * self._settings.rag_v2.ingest.max_document_bytes
+        notes: list[str] = []
+        names = set()
+        for name, items in groupby(self._read(), key=attrgetter("dataset")):
+            names.add(name)
+            if not datasets or name in datasets:
+                with self.hold(name):
+                    self._fill(name, items)
+                    notes += self._settle(self.opened[name], root)
+        if missing := set(datasets) - names:
+            known = ", ".join(sorted(names)) or "none"
+            raise InputError(f"{self.file} has no dataset {min(missing)!r}; datasets: {known}")
+        return notes
+
+    def _read(self) -> Iterator[_Item]:
         number = 0
-        try:
-            with self._file.open("rb") as stream:
-                while raw := stream.readline(most + 1):
+
+        def parsed() -> Iterator[_AnyLine]:
+            nonlocal number
+            with self.file.open("rb") as stream:
+                while raw := stream.readline(self.most + 1):
                     number += 1
-                    self._take(raw, most)
-                    yield len(raw)
-            self._require_end()
-            self._leave_dataset()
+                    if len(raw) > self.most:
+                        setting = "IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES"
+                        raise InputError(f"it is longer than {self.most:,} bytes ({setting})")
+                    if raw.strip():
+                        yield _parse(raw)
+                    self.advance(len(raw))
+
+        try:
+            yield from self._checked(parsed())
         except InputError as error:
-            raise InputError(f"{self._file}, line {number}: {error}") from None
+            raise InputError(f"{self.file}, line {number}: {error}") from None
         except OSError as error:
-            raise SourceError(f"cannot read {describe_os_error(self._file, error)}") from error
-        finally:
-            self._note_files()
-        for name in self._wanted:
-            if name not in self.opened:
-                known = ", ".join(sorted(self._known)) or "none"
-                raise InputError(f"{self._file} has no dataset {name!r}; datasets: {known}")
-        self.notes += (
-            f"{name} has no folder for updates, because {line.root} does not have its files "
-            f"unchanged; set one with 'catalog index build FOLDER --dataset {name}' or --root"
-            for name, line in self._unproven.items()
-        )
+            raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
 
-    def hold(self, name: str) -> None:
-        """Hold the lock of this dataset only."""
-        if name != self._held:
-            self._leave_dataset()
-            self._held = ""
-            self._hold(name)
-            self._held = name
-            if name in self.opened:  # it may have been removed
-                with self._database.read() as connection:
-                    require_dataset(connection, name)
-
-    def _take(self, raw: bytes, most: int) -> None:
-        if len(raw) > most:
-            raise InputError(
-                f"it is longer than {most:,} bytes (IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES)"
-            )
-        if not raw.strip():
-            return
-        line, document = read_line(raw), self._document
-        if document is not None and not isinstance(line, ChunkLine):
-            raise InputError(
-                f"{document.source_doc_id} has {document.chunks} passages, but some are missing "
-                "here"
-            )
-        if isinstance(line, HeaderLine):
-            self._begin(line)
-            return
-        if self._model is None:
-            raise InputError("the first line is not a header of 'catalog export'")
-        if isinstance(line, DocumentLine | FileLine) and line.dataset not in self._known:
-            raise InputError(f"no line before this describes the dataset {line.dataset!r}")
-        match line:
-            case DatasetLine():
-                self._open(line)
-            case DocumentLine():
-                self._document, self._passages = line, []
-                self._add_if_whole(line, self._model)
-            case ChunkLine():
-                if document is None:
-                    raise InputError("a passage comes before its document")
-                self._passages.append(line)
-                self._add_if_whole(document, self._model)
-            case FileLine():
-                _check_inside(line.entry.file)
-                if line.dataset in self.opened:
-                    self.hold(line.dataset)
-                    self._files[line.entry.file] = line.entry
-                    self._prove_root(line.dataset, line.entry)
-            case EndLine():
+    def _checked(self, lines: Iterator[_AnyLine]) -> Iterator[_Item]:
+        """Yield what the lines say of datasets; bind the store to their model."""
+        header: _Header | None = None
+        is_ended, known, counts = False, set[str](), Counter[str]()
+        for line in lines:
+            if isinstance(line, _Header):
+                self._bind(line)
+                header, is_ended, known, counts = line, False, set(), Counter()
+            elif header is None:
+                raise InputError("the first line is not a header of 'catalog export'")
+            elif isinstance(line, _End):
                 for name in ("documents", "chunks"):
-                    if (count := self._since_header[name]) != (told := getattr(line, name)):
-                        raise InputError(
-                            f"there are {count} {name}, but the file says {told}: some are missing"
-                        )
-                self._is_ended = True
+                    if (count := counts[name]) != (told := getattr(line, name)):
+                        raise InputError(f"there are {count} {name}, but the file says {told}")
+                is_ended = True
+            elif isinstance(line, _Chunk):
+                raise InputError("a passage comes before its document")
+            elif isinstance(line, _Dataset):
+                ids.check_dataset_name(line.dataset)
+                known.add(line.dataset)
+                yield line
+            elif line.dataset not in known:
+                raise InputError(f"no line before this describes the dataset {line.dataset!r}")
+            elif isinstance(line, _File):
+                _check_inside(line.entry.file)
+                yield line
+            else:
+                passages: list[_Chunk] = []
+                while len(passages) < line.chunks:
+                    if not isinstance(passage := next(lines, None), _Chunk):
+                        raise InputError(f"some of {line.chunks} passages are missing here")
+                    passages.append(passage)
+                counts.update(documents=1, chunks=len(passages))
+                yield _to_revision(line, passages, header.model)
+        if not is_ended:
+            lacks = "last line" if header else "header"
+            raise InputError(f"the file ends early: it lacks the {lacks} of 'catalog export'")
 
-    def _require_end(self) -> None:
-        if self._model is None:
-            raise InputError("it lacks the header of 'catalog export'")
-        if not self._is_ended:
-            raise InputError("the file ends early; the documents before this are imported")
-
-    def _begin(self, line: HeaderLine) -> None:
-        """Bind the store to the file's model, or check that it is bound to it."""
-        self._note_files()  # of an earlier header
-        model, wanted = line.model, self._model_wanted
+    def _bind(self, line: _Header) -> None:
+        model, wanted = line.model, self.wanted
         if not line.vectors and wanted.fingerprint != model.fingerprint:
             raise EmbeddingMismatchError(
-                f"{self._file} has no vectors, and its passages were cut for {model.model} "
-                f"({model.fingerprint}), not for {wanted.model}: set IDX_EMBEDDING__MODEL, or "
-                "export with --vectors"
+                f"{self.file} has no vectors, and its passages were cut for {model.model}, not for "
+                f"{wanted.model}: set IDX_EMBEDDING__MODEL, or export with --vectors"
             )
-        require_model(self._database, model)
-        self._model, self._is_ended = model, False
-        self._known.clear()
-        self._since_header.clear()
+        embedding_cache.require_model(self.database, model)
 
-    def _open(self, line: DatasetLine) -> None:
-        """Take the dataset's lock, and create the dataset unless it exists."""
-        name = line.dataset
-        ids.check_dataset_name(name)
-        self._known.add(name)
-        if self._wanted and name not in self._wanted:
-            return
-        self.hold(name)
-        if name not in self.opened:
-            self.opened.append(name)
-        made = line.made_with
-        if made is not None:
-            self._check_settings(made.values)
-        with self._database.write() as connection:
-            ensure_dataset(connection, name, time.time())
-            root = find_root(connection, name) if self._root is None else str(self._root.resolve())
-            if self._root is not None or not root:
-                set_source(connection, name, root, line.include, line.exclude)
-            if made is not None and manifest.read_dataset_settings(connection, name) is None:
-                manifest.note_dataset_settings(connection, name, made)
-        if root:
-            self.notes.append(f"{name} is updated from {root}")
-        elif line.root:
-            self._unproven[name] = line
+    def _fill(self, dataset: str, items: Iterator[_Item]) -> None:
+        if dataset in self.opened:  # it may have been removed while another one was held
+            with self.database.read() as connection:
+                stored_chunks.require_dataset(connection, dataset)
+        for _, run in groupby(items, key=type):
+            group, files = list[NewRevision](), dict[str, ManifestEntry]()
+            try:
+                for item in run:
+                    if isinstance(item, _Dataset):
+                        self._open(item)
+                    elif isinstance(item, _File):
+                        files[item.entry.file] = item.entry
+                    else:
+                        group.append(item)
+                        if sum(len(one.chunks) for one in group) >= _TOGETHER:
+                            full, group = group, []
+                            self._publish(dataset, full)
+            finally:
+                self._publish(dataset, group)
+                with self.database.write() as connection:
+                    manifest.record(connection, dataset, *files.values())
 
-    def _check_settings(self, values: Mapping[str, Any]) -> None:
-        if unknown := values.keys() - default_shaping().keys():
-            raise InputError(f"settings: {', '.join(sorted(unknown))} does not shape passages")
-        try:
-            with_rag(self._settings, values)
-        except ConfigError as error:
-            raise InputError(str(error)) from None
+    def _open(self, line: _Dataset) -> None:
+        """Create the dataset unless it exists."""
+        self.opened[line.dataset] = line
+        with self.database.write() as connection:
+            revisions.ensure_dataset(connection, line.dataset, time.time())
+            has_settings = manifest.read_dataset_settings(connection, line.dataset) is not None
+            if line.made_with is not None and not has_settings:
+                manifest.note_dataset_settings(connection, line.dataset, line.made_with)
 
-    def _prove_root(self, dataset: str, entry: ManifestEntry) -> None:
-        """Use the folder in the file if one of the dataset's files is there unchanged.
+    def _settle(self, line: _Dataset, root: Path | None) -> list[str]:
+        """Set the dataset's folder unless it has one, and return a note about it."""
+        name, marks = line.dataset, schema.manifest.c
+        with self.database.write() as connection:
+            # Files that have no line, and that only the import marked: there are none.
+            is_mark = (marks.dataset == name) & (marks.seen_at == 0)
+            connection.execute(delete(schema.manifest).where(is_mark))
+            folder = stored_chunks.find_root(connection, name) if root is None else ""
+            if not folder:
+                folder = str(root.resolve()) if root else _find_folder(connection, line)
+                revisions.set_source(connection, name, folder, line.include, line.exclude)
+        if folder or not line.root:
+            return [f"{name} is updated from {folder}"] if folder else []
+        return [
+            f"{name} has no folder for updates, because {line.root} does not have its files "
+            f"unchanged; set one with 'catalog index build FOLDER --dataset {name}' or --root"
+        ]
 
-        On another machine a folder of that name may have other files, and an update reads them all.
+    def _publish(self, dataset: str, group: list[NewRevision]) -> None:
+        """Store the documents that are not stored yet, and the vectors of all.
+
+        The next update reads the present and the former files of these documents, unless the line
+        of a file marks it as read.
         """
-        line = self._unproven.get(dataset)
-        if line is None or not (root := Path(line.root)).is_absolute():
-            return
-        try:
-            found = ((root if root.is_dir() else root.parent) / entry.file).stat()
-        except OSError:
-            return
-        if (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns):
-            del self._unproven[dataset]
-            with self._database.write() as connection:
-                set_source(connection, dataset, line.root, line.include, line.exclude)
-            self.notes.append(f"{dataset} is updated from {line.root}")
-
-    def _add_if_whole(self, line: DocumentLine, model: StoredModel) -> None:
-        """Add the document once all its passages are read; publish several together."""
-        passages = self._passages
-        if len(passages) < line.chunks:
-            return
-        self._document = None
-        self._since_header.update(documents=1, chunks=len(passages))
-        if line.dataset not in self.opened:
-            return
-        self.hold(line.dataset)
-        if line.source_doc_id in self._group:
-            self._publish()
-        self._group[line.source_doc_id] = _to_revision(line, passages, model)
-        if sum(len(one.chunks) for one in self._group.values()) >= _TOGETHER:
-            self._publish()
-
-    def _publish(self) -> None:
-        """Store the documents of the group that are not stored yet.
-
-        The next update reads the present and the former files of these documents. The line of a
-        file later marks it as read; a file that lost a document to another one stays marked,
-        because it may still contain it.
-        """
-        group, self._group = self._group, {}
         if not group:
             return
-        now = time.time()
-        names = ("source_doc_id", "file", "content_hash", "pipeline", "dated")
-        query = select(*(documents.c[name] for name in names))
-        query = query.where(among(documents.c.source_doc_id, group))
-        with self._database.write() as connection:
-            before = {name: tuple(rest) for name, *rest in connection.execute(query)}
-            same = {
-                name
-                for name, one in group.items()
-                if before.get(name)
-                == (one.file, one.content_hash, one.pipeline, revision_date(one))
-            }
-            new = [one for name, one in group.items() if name not in same]
-            lost = {before[one.source_doc_id][0] for one in new if one.source_doc_id in before}
-            lost -= {one.file for one in new}
-            files = lost | {one.file for one in new}
-            self._begun |= manifest.note_unread(connection, self._held, files)
-            self._deprived |= lost
-            publish_all(connection, new, now)
-            for one in (group[name] for name in same if group[name].vectors):
+        now, of = time.time(), schema.documents.c
+        query = select(of.source_doc_id, of.file, of.content_hash, of.pipeline, of.dated)
+        is_of = among(of.source_doc_id, [one.source_doc_id for one in group])
+        same: list[NewRevision] = []
+        new: list[NewRevision] = []
+        with self.database.write() as connection:
+            before = {name: tuple(rest) for name, *rest in connection.execute(query.where(is_of))}
+            for one in group:
+                state = (one.file, one.content_hash, one.pipeline, revisions.revision_date(one))
+                (same if before.get(one.source_doc_id) == state else new).append(one)
+            replaced = [before[one.source_doc_id] for one in new if one.source_doc_id in before]
+            files = {one.file for one in new} | {file for file, *_ in replaced}
+            manifest.note_unread(connection, dataset, files)
+            revisions.publish_all(connection, new, now)
+            for one in same:
                 fingerprint = one.embedded_by
                 embedding_cache.save(connection, one.vectors, fingerprint=fingerprint, now=now)
-        for name, one in group.items():
-            outcome = "unchanged" if name in same else "replaced" if name in before else "added"
-            self.counts.update({outcome: 1, "documents": 1, "chunks": len(one.chunks)})
+        self.counts.update(documents=len(group), chunks=sum(len(one.chunks) for one in group))
+        added = len(new) - len(replaced)
+        self.counts.update(added=added, replaced=len(replaced), unchanged=len(same))
 
-    def _note_files(self) -> None:
-        """Publish the group, and record in the manifest how the files were read."""
-        self._publish()
-        files, self._files = self._files, {}
-        if not files:
-            return
-        with self._database.write() as connection:
-            manifest.record(connection, self._held, *files.values())
-            manifest.note_unread(connection, self._held, files.keys() & self._deprived)
-        self._begun -= files.keys()
 
-    def _leave_dataset(self) -> None:
-        """Record the files of the dataset; drop the entries of files that have no line."""
-        self._note_files()
-        if self._begun:
-            with self._database.write() as connection:
-                manifest.forget(connection, self._held, self._begun)
-        self._begun.clear()
-        self._deprived.clear()
+def _find_folder(connection: Connection, line: _Dataset) -> str:
+    """Return the folder in the file if one of the dataset's files is there unchanged, else "".
+
+    On another machine a folder of that name may have other files, and an update reads them all.
+    """
+    root = Path(line.root)
+    with suppress(OSError):
+        folder = root if root.is_dir() else root.parent
+        for entry in manifest.entries(connection, line.dataset).values():
+            if root.is_absolute() and (file := folder / entry.file).is_file():
+                stat = file.stat()
+                if (stat.st_size, stat.st_mtime_ns) == (entry.size, entry.mtime_ns):
+                    return line.root
+    return ""
