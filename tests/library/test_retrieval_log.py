@@ -165,7 +165,6 @@ def test_two_libraries_of_one_home_write_each_line_once_and_the_last_closes(home
     second.close()
     first.search("keys", dataset="notes")
     assert len(lines(first)) == 2
-    assert len(files_open()) == 1
     first.close()
     assert files_open() == []
 

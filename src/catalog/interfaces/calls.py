@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
-    from catalog.library.logs import Outcome
     from catalog.retrieval.searcher import Searcher
     from catalog.store.filter_sql import DatasetNames
+    from catalog.store.log_entries import LogEntry
 
 
 _NAMED = 20  # names without a document, each in a note
@@ -386,8 +386,8 @@ class LocalEngine:
         """Read one row of the store; raise :class:`StoreError` if that fails."""
         self.library.database.meta("store_id")
 
-    def observe(self, observer: Callable[[Outcome], None]) -> None:
-        """Call ``observer`` with the outcome of each question at an edge."""
+    def observe(self, observer: Callable[[LogEntry], None]) -> None:
+        """Call ``observer`` with the entry of each question at an edge."""
         self.library.log.observer = observer
 
     def warm(self) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings
 from catalog.core.settings.loading import default_shaping, describe_shaping, with_rag
 from catalog.embedding import document_prefix
-from catalog.ingest.pipeline import (
-    Pipeline,
-    pipeline_fingerprint,
-)
+from catalog.ingest.pipeline import Pipeline, pipeline_fingerprint
 from catalog.library.library import Library
 from catalog.store.document_names import DocumentNames
 from catalog.store.manifest import (
@@ -37,35 +33,27 @@ class IndexingSettings:
     """
 
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
-        self._library, self._dataset = library, dataset
-        rag = library.settings.rag_v2
-        self._wanted = DatasetSettings(
-            library.settings.preset, {name: getattr(rag, name) for name in default_shaping()}
-        )
+        self._library, self._dataset, rag = library, dataset, library.settings.rag_v2
+        ours = {name: getattr(rag, name) for name in default_shaping()}
+        self._wanted = DatasetSettings(library.settings.preset, ours)
         with library.database.read() as connection:
-            self._noted = read_dataset_settings(connection, dataset)
-            self._made_by = count_pipelines(connection, dataset)
-        is_free = apply_settings or not self._made_by
-        if is_free or (self._noted is None and self._fingerprint(self._wanted) in self._made_by):
-            self.settings = self._wanted
-        elif self._noted is None:
+            noted = read_dataset_settings(connection, dataset)
+            made_by = count_pipelines(connection, dataset)
+        self._before = noted if made_by else None
+        self.settings = (None if apply_settings else self._before) or self._wanted
+        self.fingerprint = self._fingerprint(self.settings)
+        is_lost = noted is None and made_by and not apply_settings
+        if is_lost and self.fingerprint not in made_by:
             raise ConfigError(
                 f"the record of the settings of {dataset!r} is missing, and the settings now are "
-                f"different: use the ones it was made with, or cut its {self._made_by.total()} "
+                f"different: use the ones it was made with, or cut its {made_by.total()} "
                 "documents again with 'catalog index update --apply-settings' (or 'catalog index "
                 "rebuild')"
             )
-        else:
-            self.settings = self._noted
 
     def build(self) -> Pipeline:
         """Build the pipeline by these settings."""
         return Pipeline.of(*self._made_of(self.settings))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Identify how documents are cut and embedded by these settings."""
-        return self._fingerprint(self.settings)
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:
@@ -80,36 +68,30 @@ class IndexingSettings:
 
     def count_recut(self) -> tuple[int, int]:
         """Count the documents that the call's settings would cut differently, and all documents."""
-        wanted = self._fingerprint(self._wanted)
+        wanted, prefix = self._fingerprint(self._wanted), f"{self._dataset}:"
         with self._library.database.read() as connection:
             known = known_documents(connection, self._dataset)
             names = DocumentNames(connection, self._dataset)
-            others = [path for path, made in known.items() if made["pipeline"] != wanted]
-            recut, total = (
-                names.count([f"{self._dataset}:{path}" for path in paths])
-                for paths in (others, known)
-            )
-        return recut, total
+            others = [f"{prefix}{path}" for path in known if known[path]["pipeline"] != wanted]
+            return names.count(others), names.count([f"{prefix}{path}" for path in known])
 
     def notes(self) -> tuple[str, ...]:
         """Return notes on the changes that the call's settings made, or would make."""
-        made = describe_shaping(self.settings.preset, self.settings.values)
-        if self._noted and self._made_by and self._fingerprint(self._noted) != self.fingerprint:
-            before = describe_shaping(self._noted.preset, self._noted.values)
-            return (f"the dataset now has the settings {made}; before: {before}",)
-        if not self.differences:
+        made, before = describe_shaping(self.settings.preset, self.settings.values), self._before
+        if before is not None and self._fingerprint(before) != self.fingerprint:
+            were = describe_shaping(before.preset, before.values)
+            return (f"the dataset now has the settings {made}; before: {were}",)
+        if not (differences := self.differences):
             return ()
         recut, total = self.count_recut()
-        listed = ", ".join(
-            f"{name} {_shown(ours)} instead of {_shown(theirs)}"
-            for name, (ours, theirs) in self.differences.items()
-        )
+        shown = {
+            name: ["unset" if one is None else repr(one) for one in values]
+            for name, values in differences.items()
+        }
+        listed = ", ".join(f"{name} {us} instead of {them}" for name, (us, them) in shown.items())
         return (
-            (
-                f"the dataset keeps the settings it was made with ({made}); these settings would "
-                f"cut {recut} of {total} documents again ({listed}): to do so, add "
-                "--apply-settings"
-            ),
+            f"the dataset keeps the settings it was made with ({made}); these settings would cut "
+            f"{recut} of {total} documents again ({listed}): to do so, add --apply-settings",
         )
 
     def _fingerprint(self, settings: DatasetSettings) -> str:
@@ -117,20 +99,15 @@ class IndexingSettings:
 
     def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, EmbeddingModel]:
         """Return v2's settings with these, and the library's model with their prefix."""
-        library = self._library
+        given, model = self._library.settings, self._library.model
         if settings.values == self._wanted.values:
-            return library.settings.rag_v2, library.model
-        rag = with_rag(library.settings, _complete(settings.values)).rag_v2
-        if rag.embed_prefix_doc == library.settings.rag_v2.embed_prefix_doc:
-            return rag, library.model
-        prefix = document_prefix(library.settings.embedding, rag)
-        return rag, replace(library.model, document_prefix=prefix)
+            return given.rag_v2, model
+        rag = with_rag(given, _complete(settings.values)).rag_v2
+        if rag.embed_prefix_doc != given.rag_v2.embed_prefix_doc:
+            model = replace(model, document_prefix=document_prefix(given.embedding, rag))
+        return rag, model
 
 
 def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value for every setting that shapes passages: the default for a missing one."""
     return {name: values.get(name, default) for name, default in default_shaping().items()}
-
-
-def _shown(value: object) -> str:
-    return "unset" if value is None else repr(value) if isinstance(value, str) else str(value)

@@ -48,7 +48,7 @@ class Library:
         self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
         self.log = QueryLog(self.database, settings)
-        self._events = RetrievalFile.of(settings.home) if settings.log.retrieval else None
+        self._events = RetrievalFile(settings.home) if settings.log.retrieval else None
 
     @classmethod
     def open(
@@ -199,8 +199,7 @@ class Library:
         self.indexes.close()
         self.log.close()
         if self._events is not None:
-            self._events.leave()
-            self._events = None
+            self._events.close()
         self.database.close()
 
     def require_open(self) -> None:

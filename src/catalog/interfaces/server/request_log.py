@@ -36,7 +36,7 @@ from catalog.interfaces.server.http_errors import error_body, json_response, sen
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from catalog.library.logs import Outcome
+    from catalog.store.log_entries import LogEntry
 
 
 METRICS = "/metrics"
@@ -121,12 +121,14 @@ class ServerMetrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def count_question(self, outcome: Outcome) -> None:
+    def count_question(self, entry: LogEntry) -> None:
         """Count the outcome of a question and of each of its stages."""
-        self._questions.labels(outcome.verb, outcome.edge, outcome.kind).inc()
-        for name, status in outcome.stages:
+        kind = "abstained" if entry.abstained else "answered"
+        kind = "failed" if entry.retrieval_ms is None else kind
+        self._questions.labels(entry.verb, entry.edge, kind).inc()
+        for name, status, _ in entry.stages:
             # A section's stages are named with its heading after them.
-            self._stages.labels(outcome.verb, name.split(" ", 1)[0], status).inc()
+            self._stages.labels(entry.verb, name.split(" ", 1)[0], status).inc()
 
     def to_text(self) -> bytes:
         """Return all of it in the text format 0.0.4."""
