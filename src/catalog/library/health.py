@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import (
     CatalogError,
@@ -22,36 +22,16 @@ from catalog.core.errors import (
 from catalog.core.files import errno_of, find_open_to_others, remedy
 from catalog.core.scope import Scope
 from catalog.library.library import Library
-from catalog.library.names import role_scope, roles_in_force
-from catalog.store import embedding_cache
+from catalog.library.names import role_scope
+from catalog.store import checksums, embedding_cache, listing, manifest, statistics
 from catalog.store.backup import KEPT, find_stale_drafts
-from catalog.store.checksums import (
-    documents_of_vectors,
-    find_damaged_documents,
-    find_damaged_vectors,
-)
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.engine_types import Restriction
-from catalog.store.listing import allowed_documents, count_by_type
-from catalog.store.manifest import (
-    DatasetSettings,
-    FileCounts,
-    count_files,
-    find_incomplete,
-    read_dataset_settings,
-)
 from catalog.store.phrases import check_full_text
 from catalog.store.revisions import list_removed
-from catalog.store.statistics import (
-    ChunkSizes,
-    count_embedded,
-    count_modalities,
-    count_orphans,
-    count_totals,
-    database_bytes,
-    find_damage,
-    measure_chunk_sizes,
-)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _NAMED = 5  # documents in one message
@@ -65,6 +45,14 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
+
+
+class _Defect(CatalogError):
+    """A defect, and what mends it if that is not what the check names."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(problem)
+        self.fix = fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +72,13 @@ class DatasetStats:
     root: str
     preset: str | None
     settings: dict[str, Any]
-    files: FileCounts
+    files: manifest.FileCounts
     documents: int
     chunks: int
     embedded: int
     modalities: dict[str, int]
     languages: dict[str, int]
-    sizes: ChunkSizes
+    sizes: statistics.ChunkSizes
     windows: int
     vectors: int
     database_bytes: int
@@ -100,29 +88,32 @@ class DatasetStats:
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Count the dataset's content; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
-    counted = library.indexes.lexical(dataset).languages().items()
-    languages = sorted(counted, key=lambda item: -item[1])
+    languages = library.indexes.lexical(dataset).languages().items()
     with library.database.read() as connection:
-        totals = count_totals(connection, dataset)
-        made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
+        totals = statistics.count_totals(connection, dataset)
+        made = manifest.read_dataset_settings(connection, dataset)
+        values = dict(made.values) if made else {}
         low, high = (
-            made.values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
+            values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
         )
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
-            preset=made.preset,
-            settings=dict(made.values),
-            files=count_files(connection, dataset),
+            preset=made.preset if made else None,
+            settings=values,
+            files=manifest.count_files(connection, dataset),
             documents=totals.documents,
             chunks=totals.chunks,
             embedded=totals.embedded,
-            modalities=count_modalities(connection, dataset),
-            languages={name or "unknown": count for name, count in languages},
-            sizes=measure_chunk_sizes(connection, dataset, low, high),
+            modalities=statistics.count_modalities(connection, dataset),
+            languages={
+                name or "unknown": count
+                for name, count in sorted(languages, key=lambda item: -item[1])
+            },
+            sizes=statistics.measure_chunk_sizes(connection, dataset, low, high),
             windows=totals.windows,
             vectors=totals.vectors,
-            database_bytes=database_bytes(connection),
+            database_bytes=statistics.database_bytes(connection),
             updated_at=stored.updated_at,
         )
 
@@ -141,14 +132,9 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
     listed. When a dataset was updated, and what is asked of the store, are left out then. Raises
     :class:`InputError` for a role that the settings do not name.
     """
-    settings = library.settings
+    settings, names = library.settings, library.datasets()
     model = embedding_cache.read_stored_model(library.database)
-    names = library.datasets()
-    if roles_in_force(settings, role):
-        seen = role_scope(library.database, settings, role, names)
-        datasets = [_seen_stats(library, name, seen) for name in sorted(seen.datasets())]
-    else:
-        datasets = [asdict(dataset_stats(library, name)) for name in names]
+    seen = role_scope(library.database, settings, role, names)
     return {
         "home": str(settings.home.resolve()),
         "store": library.database.address,
@@ -157,7 +143,9 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
         "dim": model.dim if model else None,
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
-        "datasets": datasets,
+        "datasets": [asdict(dataset_stats(library, name)) for name in names]
+        if seen.is_all
+        else [_seen_stats(library, name, seen) for name in sorted(seen.datasets())],
     }
 
 
@@ -165,77 +153,93 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
     """Count the documents and passages that are seen."""
     allowed = Restriction(dataset, seen)
     with library.database.read() as connection:
-        modalities = count_modalities(connection, dataset, allowed.clause())
+        modalities = statistics.count_modalities(connection, dataset, allowed.clause())
+        of_type = listing.count_by_type(connection, listing.allowed_documents(allowed))
         return {
             "dataset": dataset,
-            "documents": sum(count_by_type(connection, allowed_documents(allowed)).values()),
+            "documents": sum(of_type.values()),
             "chunks": sum(modalities.values()),
-            "embedded": count_embedded(connection, dataset, allowed.clause()),
+            "embedded": statistics.count_embedded(connection, dataset, allowed.clause()),
             "modalities": modalities,
         }
 
 
 def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes stored documents."""
-    home, file = library.settings.home, library.database.file
+    home, file, rag = library.settings.home, library.database.file, library.settings.rag_v2
     names: list[str] = []
-    datasets = _run("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
+    datasets = _check("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
     reread = f"catalog index update --dataset {names[0]} --reread" if names else RESTORE
     checks = [
-        _check_database(library),
-        _run("model", lambda: _model(library), "catalog models check", home),
-        _check_permissions(library),
-        _check_drafts(library),
-        *_check_server(library),
-        _run("full text", lambda: _full_text(library), reread, file),
-        _run("removals", lambda: _removals(library), "catalog index remove NAME", home),
+        _check("database", partial(_read, library, _database), RESTORE, file),
+        _check("model", partial(_model, library), "catalog models check", home),
+        _check("permissions", partial(_permissions, home, file), "", home),
+        _check("drafts", partial(_drafts, home, file), "", home),
+    ]
+    if (url := rag.qdrant_url) is not None and rag.vector_engine == "qdrant":
+        from catalog.store.vectors.qdrant import describe_server
+
+        ask = partial(describe_server, url, rag.qdrant_api_key, rag.qdrant.timeout_seconds)
+        wrong_key = "correct IDX_RAG_V2__QDRANT_API_KEY"
+        checks.append(_check("Qdrant server", ask, wrong_key, home))
+    removals = partial(_read, library, _removals)
+    checks += [
+        _check("full text", partial(_full_text, library), reread, file),
+        _check("removals", removals, "catalog index remove NAME", home),
         *([] if datasets.ok else [datasets]),
     ]
     for name in names:
-        try:
-            checks += _check_dataset(library, name)
-        except Exception as error:  # noqa: BLE001 - any error is a result of the check
-            checks.append(Check(f"{name}: checks", ok=False, detail=_describe(error), fix=RESTORE))
+        update, folder = f"catalog index update --dataset {name}", library.indexes.folder(name)
+        reread, build = f"{update} --reread", f"catalog index build FOLDER --dataset {name}"
+        words, points = folder / rag.lexical_engine, folder / rag.vector_engine
+        parts: list[tuple[str, Callable[[], str | None], str, Path]] = [
+            ("documents", partial(_read, library, _documents, name), reread, folder),
+            ("source", partial(_source, library, name), build, folder),
+            ("documents of files", partial(_read, library, _of_files, name), update, folder),
+            ("embedded", partial(_read, library, _embedded, name), update, folder),
+            ("vectors", partial(_vectors, library, name), reread, folder),
+            ("lexical index", partial(_lexical_index, library, name), update, words),
+            ("vector index", partial(_vector_index, library, name), reread, points),
+        ]
+        checks += [_check(f"{name}: {of}", *part) for of, *part in parts]
     return checks
 
 
-def _run(name: str, examine: Callable[[], str | None], fix: str, place: Path) -> Check:
+def _read(library: Library, examine: Callable[..., str | None], *names: str) -> str | None:
+    with library.database.read() as connection:
+        return examine(connection, *names)
+
+
+def _check(name: str, examine: Callable[[], str | None], fix: str, place: Path) -> Check:
     """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
     try:
         return Check(name, ok=True, detail=examine() or "sound")
     except EngineLockedError as error:  # who holds it, a server say, looks after it
         return Check(name, ok=True, detail=f"not checked: {error}")
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
-        if isinstance(error, ConfigError | EngineBlockedError):
-            fix = f"solve this first, then {fix.removesuffix(' --reread')}"
-        if isinstance(error, EmbeddingMismatchError):
-            fix = "set the model that the store has; the message says how"
-        if isinstance(error, EngineUnreachableError):
-            fix = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
+        match error:
+            case _Defect():
+                fix = error.fix or fix
+            case ConfigError() | EngineBlockedError():
+                fix = f"solve this first, then {fix.removesuffix(' --reread')}"
+            case EmbeddingMismatchError():
+                fix = "set the model that the store has; the message says how"
+            case EngineUnreachableError():
+                fix = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
         fix = remedy(errno_of(error), place) or fix
-        return Check(name, ok=False, detail=_describe(error), fix=fix)
+        is_ours = isinstance(error, CatalogError)
+        detail = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        return Check(name, ok=False, detail=detail, fix=fix)
 
 
-def _describe(error: Exception) -> str:
-    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
-
-
-def _check_database(library: Library) -> Check:
+def _database(connection: Connection) -> None:
     """Check the database; if only its indexes are damaged, no copy needs to be restored."""
-    are_rows_sound = False
-
-    def examine() -> None:
-        nonlocal are_rows_sound
-        with library.database.read() as connection:
-            if (damage := find_damage(connection)) is not None:
-                problem, are_rows_sound = damage
-                raise CatalogError(problem)
-            orphans = count_orphans(connection)
-        if broken := {name: count for name, count in orphans.items() if count}:
-            raise CatalogError(f"rows without an owner: {broken}")
-
-    check = _run("database", examine, RESTORE, library.database.file)
-    return replace(check, fix="catalog index rebuild --lexical") if are_rows_sound else check
+    if (damage := statistics.find_damage(connection)) is not None:
+        problem, are_rows_sound = damage
+        raise _Defect(problem, "catalog index rebuild --lexical" if are_rows_sound else "")
+    orphans = statistics.count_orphans(connection)
+    if broken := {name: count for name, count in orphans.items() if count}:
+        raise _Defect(f"rows without an owner: {broken}")
 
 
 def _model(library: Library) -> str:
@@ -245,56 +249,36 @@ def _model(library: Library) -> str:
     return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
 
 
-def _check_permissions(library: Library) -> Check:
+def _permissions(home: Path, store: Path) -> str:
     """Check whether other users may read the store or enter its folders."""
-    home, store = library.settings.home, library.database.file
     files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
     folders = find_open_to_others(home, home / "indexes")
     names = ", ".join(path.name for path in (*files, *folders))
-    close_folders, close_files = (
+    fixes = [
         f"chmod {mode} {' '.join(map(quote, map(str, paths)))}"
         for mode, paths in ((700, folders), (600, files))
-    )
+        if paths
+    ]
     if files:
-        detail = f"other users of this machine may read or enter: {names}"
-        fix = f"{close_folders}; {close_files}" if folders else close_files
-        return Check("permissions", ok=False, detail=detail, fix=fix)
+        wrong = f"other users of this machine may read or enter: {names}"
+        raise _Defect(wrong, "; ".join(fixes))
     detail = "only you may read the store"
     if folders:  # no defect: the folder may be shared on purpose, and its files are closed
-        detail += f"; other users may enter {names}; '{close_folders}' prevents it"
-    return Check("permissions", ok=True, detail=detail)
+        detail += f"; other users may enter {names}; '{fixes[0]}' prevents it"
+    return detail
 
 
-def _check_drafts(library: Library) -> Check:
+def _drafts(home: Path, store: Path) -> str:
     """Name the copies that killed commands left in the folder of the store."""
-    file = library.database.file
-    folders = {library.settings.home, file.parent}
-    drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
+    drafts = [one for folder in sorted({home, store.parent}) for one in find_stale_drafts(folder)]
     if drafts:
         names = ", ".join(draft.name for draft in drafts)
-        detail = f"a command that was killed left unfinished copies of documents: {names}"
-        fix = f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}"
-        return Check("drafts", ok=False, detail=detail, fix=fix)
-    kept = file.with_name(file.name + KEPT)
-    left = f"none; {kept.name} is left from a restore" if kept.exists() else "none"
-    return Check("drafts", ok=True, detail=left)
-
-
-def _check_server(library: Library) -> Iterator[Check]:
-    """Check whether the Qdrant server answers, if one is set."""
-    rag = library.settings.rag_v2
-    url = rag.qdrant_url
-    if url is None or rag.vector_engine != "qdrant":
-        return
-    from catalog.store.vectors.qdrant import describe_server
-
-    seconds = rag.qdrant.timeout_seconds
-    yield _run(
-        "Qdrant server",
-        lambda: describe_server(url, rag.qdrant_api_key, seconds),
-        "correct IDX_RAG_V2__QDRANT_API_KEY",
-        library.settings.home,
-    )
+        raise _Defect(
+            f"a command that was killed left unfinished copies of documents: {names}",
+            f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}",
+        )
+    kept = store.with_name(store.name + KEPT)
+    return f"none; {kept.name} is left from a restore" if kept.exists() else "none"
 
 
 def _full_text(library: Library) -> str | None:
@@ -302,82 +286,55 @@ def _full_text(library: Library) -> str | None:
         with library.database.write(wait=False) as connection:
             check_full_text(connection)
     except StoreDamagedError as error:
-        raise CatalogError("the full-text index differs from the passages") from error
+        raise _Defect("the full-text index differs from the passages") from error
     except StoreError as error:
         return f"not checked: {error}"
     return None
 
 
-def _removals(library: Library) -> str:
-    with library.database.read() as connection:
-        names = list_removed(connection)
-    if names:
-        raise CatalogError(f"these were removed, but parts of them are left: {', '.join(names)}")
+def _removals(connection: Connection) -> str:
+    if names := list_removed(connection):
+        raise _Defect(f"these were removed, but parts of them are left: {', '.join(names)}")
     return "nothing is left"
 
 
-def _check_dataset(library: Library, name: str) -> list[Check]:
-    update = f"catalog index update --dataset {name}"
-    reread, build = f"{update} --reread", f"catalog index build FOLDER --dataset {name}"
-    rag, folder = library.settings.rag_v2, library.indexes.folder(name)
-    checks: list[tuple[str, Callable[[Library, str], str | None], str, Path]] = [
-        ("documents", _documents, reread, folder),
-        ("source", _source, build, folder),
-        ("documents of files", _of_files, update, folder),
-        ("embedded", _embedded, update, folder),
-        ("vectors", _vectors, reread, folder),
-        ("lexical index", _lexical_index, update, folder / rag.lexical_engine),
-        ("vector index", _vector_index, reread, folder / rag.vector_engine),
-    ]
-    return [
-        _run(f"{name}: {of}", partial(examine, library, name), fix, place)
-        for of, examine, fix, place in checks
-    ]
-
-
-def _documents(library: Library, name: str) -> None:
-    with library.database.read() as connection:
-        damaged = [document for _, document in find_damaged_documents(connection, name)]
-    if damaged:
-        raise CatalogError(
-            f"{len(damaged)} have changed since they were stored: {', '.join(damaged[:_NAMED])}"
-        )
+def _documents(connection: Connection, name: str) -> None:
+    if damaged := [document for _, document in checksums.find_damaged_documents(connection, name)]:
+        named = ", ".join(damaged[:_NAMED])
+        raise _Defect(f"{len(damaged)} have changed since they were stored: {named}")
 
 
 def _source(library: Library, name: str) -> None:
     stored_dataset(library, name)
 
 
-def _of_files(library: Library, name: str) -> str:
-    with library.database.read() as connection:
-        wrong = find_incomplete(connection, name)
-    if wrong:
+def _of_files(connection: Connection, name: str) -> str:
+    if wrong := manifest.find_incomplete(connection, name):
         named = ", ".join(f"{file} has {has} of {noted}" for file, has, noted in wrong[:_NAMED])
-        raise CatalogError(f"{len(wrong)} files lack documents that were read from them: {named}")
+        raise _Defect(f"{len(wrong)} files lack documents that were read from them: {named}")
     return "complete"
 
 
-def _embedded(library: Library, name: str) -> str:
-    with library.database.read() as connection:
-        totals = count_totals(connection, name)
+def _embedded(connection: Connection, name: str) -> str:
+    totals = statistics.count_totals(connection, name)
     detail = f"{totals.vectors} of {totals.windows} windows have a vector"
     if totals.vectors != totals.windows:
-        raise CatalogError(detail)
+        raise _Defect(detail)
     return detail
 
 
 def _vectors(library: Library, name: str) -> None:
     model = embedding_cache.read_stored_model(library.database)
+    dim, of_model = (model.dim, model.fingerprint) if model else (None, None)
     with library.database.read() as connection:
-        known = (model.dim, model.fingerprint) if model else (None, None)
-        keys = list(find_damaged_vectors(connection, known[0], fingerprint=known[1]))
-        owners = documents_of_vectors(connection, keys)
-        foreign = embedding_cache.count_foreign(connection, name, model.fingerprint) if model else 0
+        keys = list(checksums.find_damaged_vectors(connection, dim, fingerprint=of_model))
+        owners = checksums.documents_of_vectors(connection, keys)
+        foreign = embedding_cache.count_foreign(connection, name, of_model) if of_model else 0
     if keys:
         named = ", ".join(owners[:_NAMED])
-        raise CatalogError(f"{len(keys)} not as they were stored: {named or 'of no document'}")
+        raise _Defect(f"{len(keys)} not as they were stored: {named or 'of no document'}")
     if model and foreign:
-        raise CatalogError(f"{foreign} are from another model than the store's, {model.model}")
+        raise _Defect(f"{foreign} are from another model than the store's, {model.model}")
 
 
 def _lexical_index(library: Library, name: str) -> str:
@@ -385,14 +342,13 @@ def _lexical_index(library: Library, name: str) -> str:
     damaged = engine.verify()
     engine.refresh()
     if damaged:
-        raise CatalogError(f"{damaged} damaged parts were rebuilt")
+        raise _Defect(f"{damaged} damaged parts were rebuilt")
     return "up to date"
 
 
 def _vector_index(library: Library, name: str) -> str:
     engine = library.indexes.vector(name)
     engine.refresh()
-    wrong = engine.verify()
-    if wrong:
-        raise CatalogError(f"{wrong} points differ from the store")
+    if wrong := engine.verify():
+        raise _Defect(f"{wrong} points differ from the store")
     return "up to date"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError
 from catalog.core.params import Profile
-from catalog.core.scope import ALL, Scope
+from catalog.core.scope import Scope
 from catalog.core.settings import Settings, load_settings
 from catalog.core.text import storable
 from catalog.library.indexes import Indexes
 from catalog.library.logs import QueryLog, RetrievalFile
-from catalog.library.names import role_scope, roles_in_force
+from catalog.library.names import role_scope
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset, unknown_dataset
 from catalog.store.embedding_cache import StoredModel, read_stored_model
@@ -87,25 +87,21 @@ class Library:
             return model
         return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
 
-    @cached_property
+    @property
     def optional_llm(self) -> LanguageModel | None:
         """The language model, ``None`` if none is set; raises as ``get_llm`` does."""
+        return self.llm_of(None)
+
+    def llm_of(self, profile: Profile | None) -> LanguageModel | None:
+        """Return the model of a profile, kept once made; raises as ``get_llm`` does."""
         from catalog.llm import as_language_model, get_llm
 
-        if self._llm is not None:
-            return as_language_model(self._llm)
-        return get_llm(self.settings.llm)
-
-    def llm_of(self, profile: Profile) -> LanguageModel | None:
-        """Return the model of a profile, kept once made; raises as ``get_llm`` does."""
-        from catalog.llm import get_llm
-
-        settings = self.settings.llm.of_profile(profile)
-        if self._llm is not None or settings is self.settings.llm:
-            return self.optional_llm
-        named = getattr(self.settings.llm, profile)
+        settings = self.settings.llm
+        named = getattr(settings, profile) if profile and self._llm is None else None
         if named not in self._llms:
-            self._llms[named] = get_llm(settings)
+            settings = settings.of_profile(profile) if profile else settings
+            given = self._llm
+            self._llms[named] = get_llm(settings) if given is None else as_language_model(given)
         return self._llms[named]
 
     @property
@@ -125,11 +121,8 @@ class Library:
         encoder = self.model.encoder
         return StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
 
-    def require_models(self, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
-        """Raise :class:`~catalog.core.errors.ModelUnavailableError` if a search lacks a model.
-
-        This is fast, because nothing that runs a model is imported.
-        """
+    def require_models(self, mode: str, *, rerank: bool | None) -> None:
+        """Raise :class:`ModelUnavailableError` if a search lacks a model, without importing one."""
         from catalog.models.model_files import require_models
 
         require_models(self.settings, mode="lexical" if self._model else mode, rerank=rerank)
@@ -154,42 +147,28 @@ class Library:
             return names[0]
         raise unknown_dataset(None, names)
 
-    def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
-        """Return the datasets that a call names, each once and in order, or all without names.
-
-        A single dataset is returned as its name. Raises :class:`UnknownDatasetError` for an unknown
-        name, or if there is no dataset yet, and :class:`InputError` for an empty list.
-        """
-        if names is None:
-            chosen = self.datasets()
-            if not chosen:
-                return self.chosen_dataset(None)
-        else:
-            chosen = _each_once(names)
-            unknown = chosen if len(chosen) == 1 else set(chosen).difference(self.datasets())
-            for name in sorted(unknown):
-                self.require_dataset(name)
-        return chosen[0] if len(chosen) == 1 else tuple(chosen)
-
     def seen_datasets(
         self, role: str | None, names: str | Iterable[str] | None = None
     ) -> tuple[DatasetNames, Scope]:
         """Return the datasets that a call names, or all, and which documents its role may see.
 
-        For a role, a dataset without a document that it may see does not exist. Raises as
-        :meth:`chosen_datasets`, and :class:`InputError` for a role that does not exist.
+        They come sorted, a single one as its name. For a role, a dataset without a document that it
+        may see does not exist. Raises :class:`UnknownDatasetError` for an unknown name, or if there
+        is no dataset, and :class:`InputError` for an empty list or a role that does not exist.
         """
-        if not roles_in_force(self.settings, role):
-            return self.chosen_datasets(names), ALL
-        asked = self.datasets() if names is None else _each_once(names)
+        known = self.datasets()
+        given = [names] if isinstance(names, str) else known if names is None else names
+        asked = sorted(set(map(storable, given)))
+        if not asked and names is not None:
+            raise InputError("dataset is an empty list: name one, or leave it out for all")
         seen = role_scope(self.database, self.settings, role, asked)
-        own = seen.datasets()
-        if names is not None and (missing := [one for one in asked if one not in own]):
-            every = role_scope(self.database, self.settings, role, self.datasets()).datasets()
-            raise unknown_dataset(missing[0], sorted(every))
-        if not own:
-            raise unknown_dataset(None, ())
-        return (min(own) if len(own) == 1 else tuple(sorted(own))), seen
+        own = [one for one in asked if one in (known if seen.is_all else seen.datasets())]
+        missing = [one for one in asked if one not in own] if names is not None else []
+        if missing or not own:
+            every = role_scope(self.database, self.settings, role, known)
+            shown = known if every.is_all else sorted(every.datasets())
+            raise unknown_dataset(missing[0] if missing else None, shown)
+        return (own[0] if len(own) == 1 else tuple(own)), seen
 
     def close(self) -> None:
         """Release indexes, locks and connections; safe to call twice, and in a forked child."""
@@ -212,11 +191,3 @@ class Library:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _each_once(names: str | Iterable[str]) -> list[str]:
-    """Return the names of a call, sorted; raise :class:`InputError` for none."""
-    chosen = sorted(set(map(storable, [names] if isinstance(names, str) else names)))
-    if not chosen:
-        raise InputError("dataset is an empty list: name one, or leave it out for all")
-    return chosen
