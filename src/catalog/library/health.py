@@ -201,7 +201,7 @@ def diagnose(library: Library) -> list[Check]:
             ("lexical index", partial(_lexical_index, library, name), update, words),
             ("vector index", partial(_vector_index, library, name), reread, points),
         ]
-        checks += [_check(f"{name}: {of}", *part) for of, *part in parts]
+        checks += [_check(f"{name}: {of}", how, fix, at) for of, how, fix, at in parts]
     return checks
 
 
