@@ -43,9 +43,7 @@ from catalog.store.sql_forms import (
     among_json,
     casefolded,
     contains,
-    escape,
     json_items,
-    needs_escape,
     shortened,
 )
 
@@ -135,7 +133,7 @@ def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataS
 
 
 def _fits_json(value: str | float) -> bool:
-    return not needs_escape(value) if isinstance(value, str) else math.isfinite(value)
+    return "\0" not in value if isinstance(value, str) else math.isfinite(value)
 
 
 def _condition(condition: Condition) -> Clause:
@@ -223,7 +221,7 @@ def _is_shortened(column: ColumnElement[Any]) -> bool:
 
 def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
     """Return ``column IN texts`` for a column whose index holds only the beginning of each text."""
-    if all(len(escape(text)) < SHORT for text in texts):
+    if all(len(text) < SHORT for text in texts):
         return among(shortened(column), texts)
     if len(texts) > _MOST_BOUND:
         return among(column, texts)
