@@ -225,11 +225,6 @@ def test_a_text_that_cannot_be_sent_is_a_rerank_error(server):
     assert server.requests == []
 
 
-def test_no_passages_ask_nothing(server):
-    assert reranker(server).scores("q", []) == []
-    assert server.requests == []
-
-
 def test_a_password_in_the_address_is_never_named(server):
     server.status = 500
     url = server.url.replace("127.0.0.1", "user:SECRET@127.0.0.1")

@@ -9,6 +9,7 @@ from catalog.core.settings import RAGv2Settings
 from catalog.llm import ReplyPiece
 from catalog.retrieval.rerank import get_reranker
 from catalog.retrieval.rerank.llm import LLMReranker, parse_answer
+from catalog.retrieval.rerank.scoring import as_rerank_errors
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 
@@ -40,11 +41,6 @@ def test_a_good_answer_scores_what_it_lists_and_0_what_it_leaves_out():
     (prompt,) = llm.prompts
     assert "Document 2:\nabout keys" in prompt
     assert "rotate keys" in prompt
-
-
-def test_more_passages_than_a_batch_are_asked_in_batches():
-    llm = ScriptedLLM("Doc: 2, Relevance: 7", "Doc: 1, Relevance: 9")
-    assert LLMReranker(llm, batch_size=2).scores("q", PASSAGES) == [0.0, 7.0, 9.0]
 
 
 @pytest.mark.parametrize(
@@ -95,19 +91,10 @@ def test_a_relevance_off_the_scale_is_an_error(value):
         parse_answer(f"Doc: 1, Relevance: {value}\nDoc: 2, Relevance: 5", 3)
 
 
-def test_one_bad_batch_spoils_the_whole_answer():
-    llm = ScriptedLLM("Doc: 2, Relevance: 7", "no idea")
-    with pytest.raises(RerankError):
-        LLMReranker(llm, batch_size=2).scores("q", PASSAGES)
-
-
 def test_an_llm_that_raises_is_a_rerank_error():
-    with pytest.raises(RerankError, match="ConnectionError"):
-        LLMReranker(ScriptedLLM(ConnectionError("no route"))).scores("q", PASSAGES)
-
-
-def test_no_passages_ask_nothing():
-    assert LLMReranker(ScriptedLLM()).scores("q", []) == []
+    reranker = LLMReranker(ScriptedLLM(ConnectionError("no route")))
+    with pytest.raises(RerankError, match="ConnectionError"), as_rerank_errors(reranker):
+        reranker.scores("q", PASSAGES)
 
 
 def test_braces_in_a_passage_and_query_are_left_alone():

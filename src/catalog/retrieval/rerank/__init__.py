@@ -30,14 +30,15 @@ def get_reranker(
     fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
     :class:`ConfigError` if the provider's language model or address is missing.
     """
-    name, size = rag.rerank_model, rag.rerank_max_tokens
-    budget_seconds = rag.rerank_budget_ms / 1000
+    name, size, budget_seconds = (
+        rag.rerank_model,
+        rag.rerank_max_tokens,
+        rag.rerank_budget_ms / 1000,
+    )
     if rag.rerank_provider == "llm":
         if llm is None:
-            raise ConfigError(
-                "the llm reranker needs a language model: set IDX_LLM__PROVIDER, "
-                "or another IDX_RAG_V2__RERANK_PROVIDER"
-            )
+            needed = "set IDX_LLM__PROVIDER, or another IDX_RAG_V2__RERANK_PROVIDER"
+            raise ConfigError(f"the llm reranker needs a language model: {needed}")
         from catalog.retrieval.rerank.llm import LLMReranker
 
         seconds = min(llm_seconds, budget_seconds or llm_seconds)

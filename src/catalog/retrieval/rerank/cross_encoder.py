@@ -18,7 +18,7 @@ from catalog.embedding.fastembed import OnnxModel, open_onnx_model
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 from catalog.models.packaged import MS_MARCO
-from catalog.retrieval.rerank.scoring import check_scores, cut_query, fit_pair, sigmoid
+from catalog.retrieval.rerank.scoring import cut_query, fit_pair, sigmoid
 
 DEFAULT_MODEL = MS_MARCO.name
 _BATCH = 16
@@ -63,10 +63,9 @@ class _CrossEncoder(ABC):
         model = self._load_once()
         query = cut_query(query, self._counter, self._window)
         try:
-            answers = self._predict(model, [(query, passage) for passage in passages])
+            return self._predict(model, [(query, passage) for passage in passages])
         except Exception as error:
             raise RerankError(f"{self.name} failed: {error}") from error
-        return check_scores(answers, len(passages), self.name)
 
     def relevance(self, score: float) -> float:
         """Return the sigmoid of a logit."""
@@ -96,9 +95,12 @@ class FastEmbedReranker(_CrossEncoder):
     @cached_property
     def batch_size(self) -> int:
         """Return 1 for weights quantised at run time, whose scores depend on the batch."""
-        known = self._files.known
-        alone = not known.batch_invariant if known else _quantises(self._files.weights_file)
-        return 1 if alone else _BATCH
+        if known := self._files.known:
+            return _BATCH if known.batch_invariant else 1
+        with self._files.weights_file.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with data:
+            return 1 if data.find(b"DynamicQuantize") >= 0 else _BATCH
 
     def _predict(self, model: OnnxModel, pairs: list[tuple[str, str]]) -> list[float]:
         return list(model.score(pairs, batch_size=self.batch_size))
@@ -110,18 +112,17 @@ class FastEmbedReranker(_CrossEncoder):
             config = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelUnavailableError(f"{path} cannot be read") from error
-        values = [config.get(key) for key in ("model_max_length", "max_length")]
+        values = config.get("model_max_length"), config.get("max_length")
         limits = [limit for limit in values if isinstance(limit, int) and 0 < limit < 1_000_000]
         return min(self._max_tokens, *limits or [_WINDOW])
 
     @cached_property
     def _loaded(self) -> OnnxModel:
-        self._files.verify()
-        folder = self._files.folder
-        weights, tokenizer = self._files.weights_file, folder / "tokenizer.json"
+        files, folder = self._files, self._files.folder
+        files.verify()
         options = {"max_tokens": self._window, "threads": self._threads}
         try:
-            return open_onnx_model(weights, tokenizer, **options)
+            return open_onnx_model(files.weights_file, folder / "tokenizer.json", **options)
         except Exception as error:
             message = f"{folder} has no usable reranker: {error}"
             raise ModelUnavailableError(message) from error
@@ -155,13 +156,9 @@ class SentenceTransformersReranker(_CrossEncoder):
                 f"{folder} is a language model without the modules.json that makes it a reranker: "
                 "use a server that has it, with IDX_RAG_V2__RERANK_PROVIDER=http"
             )
+        safe = {"local_files_only": True, "trust_remote_code": False}
         try:
-            model = CrossEncoder(
-                str(folder),
-                activation_fn=torch.nn.Identity(),
-                local_files_only=True,
-                trust_remote_code=False,
-            )
+            model = CrossEncoder(str(folder), activation_fn=torch.nn.Identity(), **safe)
         except (ValueError, OSError) as error:
             message = f"{folder} has no usable cross-encoder: {error}"
             raise ModelUnavailableError(message) from error
@@ -170,9 +167,3 @@ class SentenceTransformersReranker(_CrossEncoder):
                 f"{self.name} returns {model.num_labels} scores per pair, so it is not a reranker"
             )
         return model
-
-
-def _quantises(weights: Path) -> bool:
-    """Return whether the ONNX graph scales its inputs by the batch."""
-    with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(b"DynamicQuantize") >= 0

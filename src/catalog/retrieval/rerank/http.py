@@ -59,8 +59,6 @@ class HttpReranker:
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """Score all passages, in order, in one request."""
         count, label = len(passages), self._server.label
-        if not passages:
-            return []
         body = {"model": self.name, "query": query, "documents": list(passages), "top_n": count}
         reply = self._server.post(body, self._timeout)
         if not reply.is_success:
@@ -70,12 +68,12 @@ class HttpReranker:
             rows = rows.get("results", rows.get("data"))
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise RerankError(f"{label} answered without a list of results")
-        given = {
-            str(row.get("index")): row.get("relevance_score", row.get("score")) for row in rows
-        }
-        if len(rows) != count or given.keys() != set(map(str, range(count))):
+        values = {str(row.get("index")): row for row in rows}
+        if len(rows) != count or values.keys() != set(map(str, range(count))):
             raise RerankError(f"{label} did not score each of {count} documents once")
-        scores = check_scores([given[str(index)] for index in range(count)], count, label)
+        ordered = (values[str(index)] for index in range(count))
+        numbers = [row.get("relevance_score", row.get("score")) for row in ordered]
+        scores = check_scores(numbers, count, label)
         self._gives_logits |= any(not 0 <= score <= 1 for score in scores)
         return scores
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 
 from catalog.core.bounded_calls import BoundedCalls
-from catalog.core.errors import LLMError, RerankError
+from catalog.core.errors import RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
-from catalog.retrieval.rerank.scoring import check_scores, cut_query, fit_pair
+from catalog.retrieval.rerank.scoring import cut_query, fit_pair
 
 SCALE = 10.0  # what the prompt asks for
 _VERSION = "1"  # raise it when the reading of answers changes
@@ -27,7 +26,6 @@ _JUDGEMENT = re.compile(
          (?P<value>{_NUMBER})(?:\s*(?:/|out\s+of)\s*(?P<whole>{_NUMBER}))?""",
     re.IGNORECASE | re.VERBOSE,
 )
-
 
 # That of LlamaIndex's LLMRerank, which models are known to follow.
 PROMPT = """\
@@ -96,24 +94,12 @@ class LLMReranker:
         return fit_pair(query, passage, CharTokenCounter(), each, head)
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Score each passage, in order, 0 to 10."""
-        query = cut_query(query, CharTokenCounter(), self._max_tokens)
-        scores: list[float] = []
-        try:
-            for at in range(0, len(passages), self.batch_size):
-                batch = passages[at : at + self.batch_size]
-                ask = partial(self._score_batch, query, batch)
-                scores += self._calls.call(ask, self._timeout)
-        except (RerankError, LLMError):
-            raise
-        except Exception as error:
-            raise RerankError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        return check_scores(scores, len(passages), self.name)
-
-    def _score_batch(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Score each passage, in order, 0 to 10, by one request."""
+        asked = cut_query(query, CharTokenCounter(), self._max_tokens)
         numbered = enumerate(passages, start=1)
         shown = "\n\n".join(f"Document {number}:\n{passage}" for number, passage in numbered)
-        answer = complete(self._llm, f"{PROMPT}{shown}\nQuestion: {query}\nAnswer:\n")
+        prompt = f"{PROMPT}{shown}\nQuestion: {asked}\nAnswer:\n"
+        answer = self._calls.call(lambda: complete(self._llm, prompt), self._timeout)
         relevances = parse_answer(answer, len(passages))
         return [relevances.get(number, 0.0) for number in range(1, len(passages) + 1)]
 
@@ -139,9 +125,8 @@ def parse_answer(answer: str, count: int) -> dict[int, float]:
         if 1 <= number <= count and number not in relevances:
             top = float(match["whole"] or (1 if are_fractions else SCALE))
             if not 0 <= value <= top or top == 0:
-                raise RerankError(
-                    f"the language model returned a relevance of {value:g} on a scale to {top:g}"
-                )
+                problem = f"a relevance of {value:g} on a scale to {top:g}"
+                raise RerankError(f"the language model returned {problem}")
             relevances[number] = value / top * SCALE
     if not relevances:
         raise RerankError("the language model's reply has no passage with a relevance")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -30,14 +31,10 @@ if TYPE_CHECKING:
 
     from catalog.retrieval.caches import ModelCache
 
-    Spans = npt.NDArray[np.int64]
-
 BlendName = Literal["position", "linear", "replace"]
-EXCERPTS_VERSION = "2"  # raise it with every change that lets a model read another part of a text
+EXCERPTS_VERSION = "3"  # raise it with every change that lets a model read another part of a text
 SPECIAL_TOKENS = 4  # that models add to a pair: 3 in BERT, 4 in RoBERTa
-# w(n) of ``position``: (last rank, weight), and the weight of all other ranks; see ``blend``.
-_BANDS = ((3, 0.75), (10, 0.60))
-_WEIGHT_BEYOND = 0.40
+_BANDS = ((3, 0.75), (10, 0.60), (math.inf, 0.40))  # last rank and weight; see ``blend``
 _SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]{0,8}\s|[。！？])\s{0,8}$""")
 _LOOK_BACK = 8  # characters before a token to look for the end of a sentence
 
@@ -51,7 +48,6 @@ class Reranker(Protocol):
     @property
     def name(self) -> str:
         """Return the model's name for explanations, such as ``ms-marco-MiniLM-L-12-v2``."""
-        ...
 
     @property
     def fingerprint(self) -> str:
@@ -59,12 +55,10 @@ class Reranker(Protocol):
 
         Raises :class:`~catalog.core.errors.ModelUnavailableError`.
         """
-        ...
 
     @property
     def batch_size(self) -> int:
         """Return the largest number of passages for one call of :meth:`scores`."""
-        ...
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """Return the text to read together with the query, and whether the passage was cut.
@@ -72,7 +66,6 @@ class Reranker(Protocol):
         The text is ``head`` (such as title and headings) on its own line, then the run of the
         passage that fits: see :func:`fit_pair`.
         """
-        ...
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """Return one finite raw score for each passage, in order; higher is better.
@@ -82,11 +75,9 @@ class Reranker(Protocol):
         unusable answer, and :class:`~catalog.core.errors.ConfigError` if the model is not available
         at all.
         """
-        ...
 
     def relevance(self, score: float) -> float:
         """Map a raw score to 0..1; the order stays the same."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +103,20 @@ class RerankOutcome(NamedTuple):
     error: CatalogError | None = None
 
 
+class RerankScore(NamedTuple):
+    """A reranker's raw score of one passage, and its relevance from 0 to 1."""
+
+    raw: float
+    relevance: float
+
+
+class BlendedScore(NamedTuple):
+    """The two summands of a passage's score."""
+
+    fused: float
+    reranked: float
+
+
 def rerank_passages(
     passages: Sequence[Passage],
     query: str,
@@ -127,7 +132,7 @@ def rerank_passages(
     """
     deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
     with as_rerank_errors(reranker):
-        name, model = reranker.name, reranker.fingerprint
+        name, model, size = reranker.name, reranker.fingerprint, reranker.batch_size
     texts: dict[str, tuple[str, str]] = {}  # head and text by cache key
     keys = []
     for passage in passages[: options.candidates]:
@@ -136,18 +141,27 @@ def rerank_passages(
         texts[keys[-1]] = head, text
     cached = {} if cache is None else cache.get(keys)
     scores = {key: float(value) for key, value in cached.items()}
-    missing = {key: text for key, text in texts.items() if key not in scores}
-    new: dict[str, CacheEntry] = {}
-    cut, error = 0, None
+    missing = [key for key in texts if key not in scores]
+    cut, slowest, error = 0, 0.0, None
     try:
-        for key, score, was_cut in _score(reranker, query, missing, deadline, clock):
-            scores[key] = score
-            new[key] = CacheEntry(repr(score), sha1_hex(texts[key][1]))
-            cut += was_cut
+        for first in range(0, len(missing), size):
+            started = clock()
+            if started + slowest > deadline:
+                break
+            batch = missing[first : first + size]
+            with as_rerank_errors(reranker):
+                fitted = [reranker.fit(query, texts[key][1], head=texts[key][0]) for key in batch]
+                said = reranker.scores(query, [text for text, _ in fitted])
+                scores |= zip(batch, check_scores(said, len(batch), name), strict=True)
+            cut += sum(was_cut for _, was_cut in fitted)
+            if first:  # the first batch may have loaded the model
+                slowest = max(slowest, clock() - started)
     except CatalogError as failure:
         error = failure
     if cache is not None:
-        cache.put(new, model=model)
+        new = {key: (scores[key], texts[key][1]) for key in missing if key in scores}
+        entries = {key: CacheEntry(repr(one), sha1_hex(text)) for key, (one, text) in new.items()}
+        cache.put(entries, model=model)
     raw = [scores[key] for key in takewhile(scores.__contains__, keys)]
     if error is not None and not raw:
         raise error
@@ -158,49 +172,18 @@ def rerank_passages(
     elif len(raw) < len(keys):
         note += f"; the budget of {options.budget_ms} ms allows no more"
     note += f"; {cut} read in part" if cut else ""
-    reranked = _with_relevance(reranker, raw)
-    return RerankOutcome(_blend_passages(passages, reranked, name, options), note, error)
+    with as_rerank_errors(reranker):
+        # A server's numbers are known to be logits once one is outside 0..1: ask for those first.
+        ends = (min(raw), max(raw)) if raw else ()
+        relevance = [reranker.relevance(score) for score in (*ends, *raw)][len(ends) :]
+        judged = list(map(RerankScore, raw, check_scores(relevance, len(raw), name)))
+    return RerankOutcome(_blend_passages(passages, judged, name, options), note, error)
 
 
 def head_of(chunk: Chunk) -> str:
     """Return what is read before a passage: its title, headings and columns."""
     names = filter(None, (chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
     return " > ".join(dict.fromkeys(names))
-
-
-def _score(
-    reranker: Reranker,
-    query: str,
-    texts: Mapping[str, tuple[str, str]],
-    deadline: float,
-    clock: Callable[[], float],
-) -> Iterator[tuple[str, float, bool]]:
-    """Yield key, raw score and whether the text was cut, while there is time."""
-    keys, slowest = list(texts), 0.0
-    with as_rerank_errors(reranker):
-        size = reranker.batch_size
-        for first in range(0, len(keys), size):
-            started = clock()
-            if started + slowest > deadline:
-                return
-            batch = keys[first : first + size]
-            fitted = [reranker.fit(query, texts[key][1], head=texts[key][0]) for key in batch]
-            scores = reranker.scores(query, [text for text, _ in fitted])
-            scores = check_scores(scores, len(batch), reranker.name)
-            for key, score, (_, was_cut) in zip(batch, scores, fitted, strict=True):
-                yield key, score, was_cut
-            if first:  # the first batch may have loaded the model
-                slowest = max(slowest, clock() - started)
-
-
-def _with_relevance(reranker: Reranker, raw: Sequence[float]) -> list[RerankScore]:
-    if not raw:
-        return []
-    with as_rerank_errors(reranker):
-        # A server's numbers are known to be logits once one is outside 0..1: ask for those first.
-        relevance = [reranker.relevance(score) for score in (min(raw), max(raw), *raw)][2:]
-        relevance = check_scores(relevance, len(raw), reranker.name)
-    return [RerankScore(*pair) for pair in zip(raw, relevance, strict=True)]
 
 
 @contextmanager
@@ -230,24 +213,7 @@ def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
 
 def sigmoid(logit: float) -> float:
     """Compute ``1 / (1 + exp(-logit))``, for logits of any size."""
-    if logit >= 0:
-        return 1 / (1 + math.exp(-logit))
-    power = math.exp(logit)
-    return power / (1 + power)
-
-
-class RerankScore(NamedTuple):
-    """A reranker's raw score of one passage, and its relevance from 0 to 1."""
-
-    raw: float
-    relevance: float
-
-
-class BlendedScore(NamedTuple):
-    """The two summands of a passage's score."""
-
-    fused: float
-    reranked: float
+    return (1 + math.tanh(logit / 2)) / 2
 
 
 def blend(
@@ -275,30 +241,24 @@ def blend(
     Minimum and maximum are those of the scored passages; a list of equal scores maps to 1. A
     passage that was not scored has 0 for ``reranked``.
     """
-    count = len(reranked)
+    own = [0.0] * len(fused)
+    theirs = [score.relevance for score in reranked]
     if name == "linear":
-        own = [(1 - weight) * part for part in _minmax(fused, count)]
-        theirs = [weight * part for part in _minmax([score.raw for score in reranked], count)]
+        own = [(1 - weight) * part for part in _minmax(fused, len(reranked))]
+        raw = [score.raw for score in reranked]
+        theirs = [weight * part for part in _minmax(raw, len(reranked))]
     elif name == "position":
-        weights = [_band_weight(rank) for rank in range(1, len(fused) + 1)]
-        own = [share / rank for rank, share in enumerate(weights, start=1)]
-        theirs = [
-            (1 - share) * score.relevance for share, score in zip(weights, reranked, strict=False)
-        ]
-    else:
-        own = [0.0] * len(fused)
-        theirs = [score.relevance for score in reranked]
-    theirs += [0.0] * (len(fused) - count)
-    return [BlendedScore(*parts) for parts in zip(own, theirs, strict=True)]
+        ranks = range(1, len(fused) + 1)
+        shares = [next(share for last, share in _BANDS if rank <= last) for rank in ranks]
+        own = [share / rank for rank, share in zip(ranks, shares, strict=True)]
+        theirs = [(1 - share) * said for share, said in zip(shares, theirs, strict=False)]
+    theirs += [0.0] * (len(fused) - len(reranked))
+    return list(map(BlendedScore, own, theirs))
 
 
 def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
     """Return positions best first: the first ``scored`` ones, then the rest; ties in order."""
     return sorted(range(len(scores)), key=lambda n: (n >= scored, -sum(scores[n]), n))
-
-
-def _band_weight(rank: int) -> float:
-    return next((weight for last, weight in _BANDS if rank <= last), _WEIGHT_BEYOND)
 
 
 def _minmax(scores: Sequence[float], scored: int) -> list[float]:
@@ -320,19 +280,19 @@ def _blend_passages(
     fused = [passage.score for passage in passages]
     blended = blend(options.blend, fused, reranked, weight=options.weight)
     ordered: list[Passage] = []
-    for place in sort_positions(blended, len(reranked)):
-        said = reranked[place] if place < len(reranked) else None
+    for place in sort_positions(blended, len(reranked))[: options.top_n or None]:
+        raw, relevance = reranked[place] if place < len(reranked) else (None, None)
         record = Reranked(
             model=model,
             blend=options.blend,
             rank=place + 1,
-            raw_score=said.raw if said else None,
-            relevance=said.relevance if said else None,
+            raw_score=raw,
+            relevance=relevance,
             fused_part=blended[place].fused,
             rerank_part=blended[place].reranked,
         )
         ordered.append(passages[place]._replace(score=sum(blended[place]), reranked=record))
-    return ordered[: options.top_n] if options.top_n else ordered
+    return ordered
 
 
 def fit_pair(
@@ -367,76 +327,67 @@ def _first_tokens(text: str, counter: TokenCounter, count: int) -> str:
     return text if len(spans) <= count else text[: int(spans[count - 1, 1])]
 
 
-def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[str, bool]:
+def best_window(
+    text: str, query: str, max_tokens: int, spans: npt.NDArray[np.int64]
+) -> tuple[str, bool]:
     """Return the run of ``max_tokens`` tokens with most distinct query words, and if it is cut.
 
     The head of a long passage would miss every answer at its end. ``spans`` has the shape
     ``(n, 2)``: character offsets of the text's tokens, ascending. Query words are those of the
-    keyword index: stemmed, without stop words. Among runs with equally many words the earliest
-    stretch of neighbouring runs wins. In it the run is chosen that begins a sentence, a line or a
-    word near the stretch's middle, so that text on both sides of the words is read. Without any
-    query word the result is the head. Takes time linear in the text.
+    keyword index: stemmed, without stop words. The earliest of equally good runs has the words in
+    its middle, and begins a sentence, a line or a word where one begins near. Without any query
+    word the result is the head.
     """
     latest = len(spans) - max_tokens
     if latest <= 0:
         return text, False
-    first, last = _best_starts(text, query, max_tokens, spans)
+    starts, ends = spans[:, 0].tolist(), spans[:, 1].tolist()
+    first, last = _best_starts(text, query, max_tokens, starts, ends)
     middle = min(max((first + last) // 2, 0), latest)
     reach = max_tokens // 4 + 1
     # A run that reaches the end of the text is shortened at its beginning instead of its end.
     lowest = latest if middle == latest else max(first, middle - reach, 0)
 
+    def offset(index: int) -> int:
+        """Return where the token begins, after white space; the first begins with the text."""
+        return ends[index] - len(text[starts[index] : ends[index]].lstrip()) if index else 0
+
     def rank(index: int) -> tuple[int, int]:
-        return _rank_boundary(text, _token_start(text, spans, index)), -abs(index - middle)
+        at = offset(index)
+        if at == 0 or _SENTENCE_END.search(text[max(0, at - _LOOK_BACK) : at]):
+            return 2, -abs(index - middle)
+        return not _is_inside_word(text, at), -abs(index - middle)
 
     start = max(range(lowest, min(last, middle + reach) + 1), key=rank)
-    end = min(start + max_tokens, len(spans))
-    ends = (int(spans[index - 1, 1]) for index in range(end, start, -1))
-    cut_at = next((at for at in ends if not _is_inside_word(text, at)), int(spans[end - 1, 1]))
-    return text[_token_start(text, spans, start) : cut_at], True
+    within = ends[start : start + max_tokens]
+    cut_at = next((at for at in reversed(within) if not _is_inside_word(text, at)), within[-1])
+    return text[offset(start) : cut_at], True
 
 
-def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, int]:
-    """Return the first and last start of the earliest stretch of runs with most query words.
+def _best_starts(
+    text: str, query: str, size: int, starts: Sequence[int], ends: Sequence[int]
+) -> tuple[int, int]:
+    """Return the first and last token at which a run with most query words may start.
 
-    Runs that extend beyond the text count, too. So the middle of the stretch has the words in the
-    middle of the run, even near the ends of the text.
+    Runs that extend beyond the text count, too. So the middle has the words in the middle of the
+    run, even near the ends of the text.
     """
-    import numpy as np
-
-    wanted = query_words(query, language_of_words(text))
-    matches = wanted.matches(text)
-    firsts = np.searchsorted(spans[:, 1], [match.start for match in matches], side="right")
-    lasts = np.searchsorted(spans[:, 0], [match.end for match in matches], side="left") - 1
-    held = np.zeros((len(wanted.words), len(spans) + size - 1), dtype=bool)  # by start + size - 1
-    for first, last, match in zip(firsts.tolist(), lasts.tolist(), matches, strict=True):
-        for number, word in enumerate(wanted.words):
-            if first <= last and any(way & match.tokens for way in word):
-                held[number, last : first + size] = True
-    counts = held.sum(axis=0)
-    if not counts.any():
-        return 0, 0
-    begin = int(counts.argmax())
-    others = np.flatnonzero(counts[begin:] < counts[begin])
-    end = begin + int(others[0]) - 1 if len(others) else len(counts) - 1
-    return begin - size + 1, end - size + 1
+    words = query_words(query, language_of_words(text))
+    held = [
+        (bisect_right(ends, match.start), bisect_left(starts, match.end) - 1, match.tokens)
+        for match in words.matches(text)
+    ]
+    best, most = (0, 0), (0, 0)
+    for number, (first, _, _) in enumerate(held):
+        tokens = 0
+        for _, last, added in held[number:]:
+            if last >= first + size:
+                break
+            tokens |= added
+            if (rank := words.rank_of(tokens, 0)[:2]) > most:
+                best, most = (last - size + 1, first), rank
+    return best
 
 
-def _rank_boundary(text: str, offset: int) -> int:
-    """Return 2 at the beginning of a sentence or line, 1 at that of a word, else 0."""
-    before = text[max(0, offset - _LOOK_BACK) : offset]
-    if offset == 0 or _SENTENCE_END.search(before):
-        return 2
-    return 0 if _is_inside_word(text, offset) else 1
-
-
-def _is_inside_word(text: str, offset: int) -> bool:
-    return 0 < offset < len(text) and text[offset - 1].isalnum() and text[offset].isalnum()
-
-
-def _token_start(text: str, spans: Spans, index: int) -> int:
-    """Return the offset of the token's first character that is not white space; 0 for the first."""
-    if index == 0:
-        return 0
-    start, end = int(spans[index, 0]), int(spans[index, 1])
-    return end - len(text[start:end].lstrip())
+def _is_inside_word(text: str, at: int) -> bool:
+    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
