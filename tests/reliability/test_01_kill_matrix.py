@@ -24,13 +24,13 @@ STEPS = {
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
     "before the points are upserted": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine.add", 1, "before",
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._add", 1, "before",
     ),
     "after the points, before their record": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine.add", 1, "after",
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._add", 1, "after",
     ),
     "in the record of the points": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._made", 1, "before",
+        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._write", 3, "before",
     ),
     "after the record of the points": (
         "catalog.store.vectors.points:PointEngine._bring_up", 1, "after",

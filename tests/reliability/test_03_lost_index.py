@@ -12,7 +12,6 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import hold_lock
-from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from fakes import WordEncoder, open_qdrant_library, write
 from vector_bench import Bench, bench, everything, paths_of, vector
 
@@ -237,13 +236,3 @@ def test_restore_accepts_only_an_undamaged_store_and_only_without_a_running_upda
         restore(copy, home / "catalog.db", locks=home / "locks")
     assert (home / "catalog.db").read_bytes() == before
     assert not (home / "catalog.db.before-restore").exists()
-
-
-def test_after_a_restore_the_points_that_are_still_right_are_kept(tmp_path, monkeypatch):
-    home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
-    update(home, folder, 0)
-    expected = answers_of(home)
-    back_up(home / "catalog.db", copy)
-    restore(copy, home / "catalog.db", locks=home / "locks")
-    monkeypatch.setattr(QdrantEdgeEngine, "add", lambda *_: pytest.fail("points are added"))
-    assert answers_of(home) == expected

@@ -67,7 +67,6 @@ def points(server: QdrantProtocol) -> int:
 def test_payload_indexes_are_made_once(server, engines, desk):
     engines().refresh()
     assert server.indexes[NAME] == {
-        "seq": "integer",
         "doc_id": "keyword",
         "source_url": "keyword",
         "title": "text",

@@ -26,7 +26,7 @@ from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
 from catalog.store.database import EngineSetup
 from catalog.store.schema import meta
 from catalog.store.vectors.base import nearest
-from catalog.store.vectors.foreign_collection import PayloadFilterCompiler
+from catalog.store.vectors.foreign_collection import payload_condition
 from catalog.store.vectors.qdrant import QdrantServerEngine, address_of, collection_name
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
@@ -62,7 +62,7 @@ ALL = [f"{index}.md" for index in range(5)]
 def test_a_collection_is_filled_once_and_again_for_another_model(desk: Bench):
     engine = engine_of(desk)
     assert answers(desk, engine) == ALL
-    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine.ids()][:2]))
+    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine._ids()][:2]))
     assert len(answers(desk, engine_of(desk))) == 3  # the record is believed
     assert answers(desk, engine_of(desk, "another/1")) == ALL
 
@@ -70,7 +70,7 @@ def test_a_collection_is_filled_once_and_again_for_another_model(desk: Bench):
 def test_points_that_a_server_lost_are_sent_at_the_next_refresh(desk: Bench):
     engine = engine_of(desk)
     engine.refresh()
-    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine.ids()][:2]))
+    desk.client.delete(engine.collection, models.PointIdsList(points=[*engine._ids()][:2]))
     assert engine.verify() == 2
     engine.refresh()
     assert engine.verify() == 0
@@ -232,11 +232,9 @@ def test_points_carry_what_filters_and_joins_need_and_no_text(desk: Bench):
     points, _ = desk.client.scroll(engine.collection, limit=100)
     assert "secret" not in str(points)
     (told,) = [point.payload for point in points if "source_url" in (point.payload or {})]
-    assert told.keys() == {"seq", "chunk", "doc_id", "source_url", "title", "section"}
+    assert told.keys() == {"chunk", "doc_id", "source_url", "title", "section"}
     assert (told["title"], told["section"]) == ("T", "S > P")
-    by_section = PayloadFilterCompiler({"section": "section"}, {}).compile(
-        parse_filters("section=S > P")
-    )
+    by_section = payload_condition(parse_filters("section=S > P"), {"section": "section"})
     found, _ = desk.client.scroll(
         engine.collection, models.Filter.model_validate({"must": [by_section]})
     )

@@ -11,6 +11,8 @@ import pytest
 
 from catalog.core.errors import MissingExtraError
 from catalog.core.filters import parse_filters
+from catalog.core.settings import RAGv2Settings
+from catalog.store.database import EngineSetup
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors import get_vector_engine, sqlite_vec
 from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector
@@ -76,7 +78,8 @@ def test_without_its_package_the_command_that_installs_it_is_told(
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(MissingExtraError, match=r"\[sqlite-vec\]"):
         get_vector_engine(
-            "sqlite-vec", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f"
+            "sqlite-vec",
+            EngineSetup(desk.database, DATASET, desk.folder, RAGv2Settings(), DIM, "f"),
         )
 
 

@@ -16,6 +16,7 @@ from catalog.core.files import describe_os_error
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
+from catalog.store.database import EngineSetup
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.engine_types import Hit, Hits, Spread
 from catalog.store.filter_sql import DatasetNames
@@ -86,15 +87,11 @@ class Indexes:
         self.require_model()
         with self._lock:
             if (name, dataset) not in self._vector:
-                self._vector[name, dataset] = get_vector_engine(
-                    name,
-                    self._database,
-                    dataset,
-                    self.folder(dataset) / name,
-                    dim=model.dim,
-                    fingerprint=model.fingerprint,
-                    rag=rag,
+                folder = self.folder(dataset) / name
+                setup = EngineSetup(
+                    self._database, dataset, folder, rag, model.dim, model.fingerprint
                 )
+                self._vector[name, dataset] = get_vector_engine(name, setup)
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:

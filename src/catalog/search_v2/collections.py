@@ -23,7 +23,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, QueryError
-from catalog.core.filters import Filter, filter_fields, parse_filters
+from catalog.core.filters import WORD_FIELDS, Filter, filter_fields, parse_filters
 from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
@@ -36,7 +36,7 @@ from catalog.store.vectors.foreign_collection import (
     CollectionShape,
     ForeignCollection,
     ForeignPoint,
-    PayloadFilterCompiler,
+    payload_condition,
 )
 from catalog.store.vectors.qdrant import QdrantServer, open_client
 
@@ -253,10 +253,7 @@ class CollectionSearch:
         reader = PayloadReader(self.fields)
         with stages.run("vector") as notes:
             notes += [how] if how else []
-            points = []
-            if condition is not False:
-                only = None if condition is True else condition
-                points = self._collection.nearest(shape, vector, count, only, threshold)
+            points = self._collection.nearest(shape, vector, count, condition, threshold)
         with stages.run("payload") as notes:
             results = reader.read(points)
             notes += reader.warnings()
@@ -331,13 +328,16 @@ class CollectionSearch:
 
     def _compile(
         self, tree: Filter | None, shape: CollectionShape
-    ) -> tuple[PayloadCondition | bool, str]:
+    ) -> tuple[PayloadCondition | None, str]:
         if tree is None:
-            return True, ""
-        keys = {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
-        compiler = PayloadFilterCompiler(keys, shape.indexes)
-        condition = compiler.compile(tree)
-        return condition, f"filtered: {compiler.describe(sorted(filter_fields(tree)))}"
+            return None, ""
+        keys = {name: name for name in shape.indexes}
+        keys |= {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
+        told = [
+            f"{name} {'by words' if name in WORD_FIELDS else 'whole'}"
+            for name in sorted(filter_fields(tree))
+        ]
+        return payload_condition(tree, keys), f"filtered: {', '.join(told)}"
 
     def _vector(
         self,

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.entry_points import OURS, load_engine
-from catalog.core.settings import RAGv2Settings
 from catalog.store.database import EngineSetup
 
 if TYPE_CHECKING:
-    from catalog.store.database import Database
     from catalog.store.vectors.base import VectorEngine
-
-__all__ = ["VECTOR_ENGINES", "get_vector_engine"]
 
 VECTOR_ENGINES = tuple(OURS["catalog.vectors"])
 
 
-def get_vector_engine(
-    name: str,
-    database: Database,
-    dataset: str,
-    folder: Path,
-    *,
-    dim: int,
-    fingerprint: str,
-    rag: RAGv2Settings | None = None,
-) -> VectorEngine:
-    """Return the vector engine of that name for one dataset.
+def get_vector_engine(name: str, setup: EngineSetup) -> VectorEngine:
+    """Return the engine of that name, ours or another package's, for one dataset.
 
-    ``name`` is in :data:`VECTOR_ENGINES` or comes from another package
-    (``docs/how-to/write-an-engine.md``). ``flat`` and ``sqlite-vec`` have one file in ``folder``;
-    ``qdrant`` runs in this process, in ``folder``, or on the server set in ``rag``.
-    ``dim`` and ``fingerprint`` are the model's. Nothing is opened before the first search or
-    refresh. Raises :class:`UnknownEngineError` for any other name, and :class:`MissingExtraError`
-    if the engine's package is not installed.
+    Nothing is opened before the first search or refresh. Raises :class:`UnknownEngineError` for any
+    other name, and :class:`MissingExtraError` if the engine's package is not installed.
     """
-    engine: VectorEngine = load_engine("catalog.vectors", name)(
-        EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)
-    )
+    engine: VectorEngine = load_engine("catalog.vectors", name)(setup)
     return engine
 
 

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
 
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
 from catalog.store.database import Database
 from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    from sqlalchemy import Connection
-
-    Vector = npt.NDArray[np.float32]
-    Seqs = npt.NDArray[np.int64]
-
-
+Vector = npt.NDArray[np.float32]
 POINTS_LOCK = "lock"  # in the folder of an index
 
 
 class RankedVectors(Protocol):
-    """The passages of a dataset in one state, to rank by their vectors."""
+    """The passages of a dataset in one state, to rank by their vectors.
+
+    ``damaged`` are the ids of documents with a damaged vector, which is skipped, as far as known.
+    """
+
+    stamp: Stamp
 
     @property
-    def stamp(self) -> Stamp:
-        """Return the state."""
-        ...
+    def damaged(self) -> frozenset[str]: ...
 
-    @property
-    def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
-        ...
-
-    def rank(self, vector: Vector, k: int, allowed: Seqs | None = None) -> Hits:
+    def rank(self, vector: Vector, k: int, allowed: npt.NDArray[np.int64] | None = None) -> Hits:
         """Return the ``k`` passages with the nearest windows, best first, ties by row number.
 
         ``vector`` has shape ``(dim,)`` and any length. A score is the cosine with the passage's
@@ -42,36 +36,28 @@ class RankedVectors(Protocol):
         :class:`EmbeddingMismatchError` for another dimension, :class:`EmbeddingError` for NaN or
         infinity, and :class:`EngineError` kinds; it may be called after the transaction.
         """
-        ...
 
 
 class VectorEngine(Protocol):
-    """Nearest-neighbour search over one dataset's embedded windows; follows the store by itself."""
+    """Nearest-neighbour search over one dataset's embedded windows; follows the store by itself.
 
-    @property
-    def name(self) -> str:
-        """Return the engine's name in settings, stages and explanations."""
-        ...
+    ``refresh`` brings the index up to date, so that no search has to. ``rebuild`` fills it again
+    from the store and returns the number of its points. ``verify`` counts the points that are
+    missing, superfluous or different. ``close`` releases memory, files and locks; the engine may be
+    used again. ``at`` returns the passages in the state that the connection sees.
+    """
 
-    def at(self, connection: Connection) -> RankedVectors:
-        """Return the passages in the state that ``connection`` sees."""
-        ...
+    name: str
 
-    def refresh(self) -> None:
-        """Bring the index up to date, so that no search has to."""
-        ...
+    def at(self, connection: Connection) -> RankedVectors: ...
 
-    def rebuild(self) -> int:
-        """Fill the index again from the store, without a model; return the number of points."""
-        ...
+    def refresh(self) -> None: ...
 
-    def verify(self) -> int:
-        """Return the number of points that are missing, superfluous or different from the store."""
-        ...
+    def rebuild(self) -> int: ...
 
-    def close(self) -> None:
-        """Release memory, files and locks; the engine may be used again."""
-        ...
+    def verify(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 def nearest(
@@ -84,14 +70,12 @@ def nearest(
     return ranking.rank(vector, k, allowed)
 
 
-def query_vector(vector: Vector, dim: int) -> Vector:
-    """Return a query's vector with length 1 (or 0); raise like :meth:`RankedVectors.rank`."""
-    import numpy as np
-
+def unit_vector(vector: Vector, dim: int) -> Vector:
+    """Return a vector with length 1 (or 0); raise like :meth:`RankedVectors.rank`."""
     if vector.shape != (dim,):
         raise EmbeddingMismatchError(
-            f"the query vector has shape {vector.shape}, but the index has ({dim},): search with "
-            "the model that embedded the documents, or rebuild the index"
+            f"a vector has shape {vector.shape}, but the index has ({dim},): search with the model "
+            "that embedded the documents, or rebuild the index"
         )
     if not np.isfinite(vector).all():
         raise EmbeddingError("the embedding of the query contains NaN or infinity")

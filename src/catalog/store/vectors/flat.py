@@ -1,6 +1,6 @@
 """Nearest neighbours by one matrix product: the default vector engine.
 
-Every window of a dataset is a row of one matrix, so a search is exact. The matrix follows the store
+Every window of a dataset is a row of a matrix, so a search is exact. The matrix follows the store
 and is kept in one file without a lock (:mod:`catalog.store.derived`), so every process finds the
 same. Qdrant is faster from about 100,000 passages.
 """
@@ -18,17 +18,10 @@ from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_types import (
-    FLAT,
-    Hits,
-    Spread,
-    Stamp,
-    best_first,
-    read_stamp,
-)
+from catalog.store.engine_types import FLAT, Hits, Spread, Stamp, best_first, read_stamp
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.schema import chunk_windows, chunks, embeddings
-from catalog.store.vectors.base import query_vector
+from catalog.store.vectors.base import unit_vector
 
 Floats = npt.NDArray[np.float32]
 FILE = "vectors.index"
@@ -36,7 +29,7 @@ SAMPLE = 2_000  # passages: in 19 of 20 samples the deviation is within 3 % of t
 _BATCH = 2_000  # passages whose vectors are read at a time
 _BLOCK = 16  # rows; a multiple of 4, because BLAS takes 4 at a time: the last digits stay equal
 _ROUNDING = 1e-6  # scores have six decimals
-_MIXED = "the store has vectors of different dimensions: rebuild it with one embedding model"
+_RAGGED = 8  # a matrix is made anew if one row in as many came later or is gone
 
 
 def multiply(rows: Floats, vector: Floats) -> Floats:
@@ -51,42 +44,88 @@ def multiply(rows: Floats, vector: Floats) -> Floats:
 
 
 class Windows(NamedTuple):
-    """Windows read from the store: rows of length 1 (or 0), and the passage of each, ascending.
+    """Windows read from the store: rows of length 1 (or 0), passage of each, and its number there.
 
-    ``waiting`` are passages that lack a vector, or have a damaged one: ``damaged`` are its keys.
+    Passages ascend. ``waiting`` are those that lack a vector or have a damaged one, and ``damaged``
+    the keys of the latter.
     """
 
     rows: Floats
     seqs: Seqs
+    places: list[int]
     waiting: list[int]
     damaged: set[str]
+
+
+def read_windows(connection: Connection, seqs: Iterable[int], dim: int = 0) -> Windows:
+    """Read the vectors of these passages; ``dim`` is their length, 0 for that of the first.
+
+    Raises :class:`EmbeddingMismatchError` for a vector of another length.
+    """
+    wanted, stored = sorted(seqs), embeddings.c
+    joined = chunk_windows.outerjoin(embeddings, stored.embed_key == chunk_windows.c.embed_key)
+    columns = select(chunk_windows, stored.vector, stored.checksum).select_from(joined)
+    columns = columns.order_by(chunk_windows.c.seq, chunk_windows.c.window)
+    rows, owners, places = list[Floats](), list[int](), list[int]()
+    waiting, damaged = dict[int, None](), set[str]()
+    for start in range(0, len(wanted), _BATCH):
+        blobs, is_wanted = [], among(chunk_windows.c.seq, wanted[start : start + _BATCH])
+        for seq, place, key, blob, crc in connection.execute(columns.where(is_wanted)):
+            if blob is None or not is_whole_vector(key, blob, crc):
+                waiting[seq] = None
+                damaged.update([] if blob is None else [key])
+                continue
+            dim = dim or len(blob) // 4
+            if len(blob) != 4 * dim:
+                raise EmbeddingMismatchError(
+                    "the store has vectors of different dimensions: rebuild it with one embedding "
+                    "model"
+                )
+            owners.append(seq)
+            places.append(place)
+            blobs.append(blob)
+        read = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dim).astype(np.float32)
+        lengths = np.linalg.norm(read, axis=1, keepdims=True)
+        rows.append(np.divide(read, lengths, out=read, where=lengths > 0))
+    joined_rows = np.concatenate([np.empty((0, dim), np.float32), *filter(len, rows)])
+    return Windows(joined_rows, np.array(owners, np.int64), places, list(waiting), damaged)
 
 
 class Vectors:
     """The vectors of a dataset in one state, immutable.
 
-    ``rows`` are windows, ``seqs`` the passage of each, ascending. ``known`` are all passages,
-    ``waiting`` those without some vector, and ``damaged`` documents with a damaged one.
+    ``parts`` are matrices of windows, one below the other; ``seqs`` is the passage of each row, -1
+    if it is gone. The windows of a passage are neighbours. ``known`` are all passages, ``waiting``
+    those that lack a vector, and ``damaged`` documents with a damaged one.
     """
 
     def __init__(
-        self, stamp: Stamp, windows: Windows, known: Seqs, damaged: Iterable[str] = ()
+        self,
+        stamp: Stamp,
+        known: Seqs,
+        parts: Sequence[Floats],
+        seqs: Seqs,
+        waiting: Iterable[int] = (),
+        damaged: Iterable[str] = (),
     ) -> None:
-        self.stamp, self.known, self.damaged = stamp, known, frozenset(damaged)
-        self.rows, self.seqs, self.waiting, _ = windows
-        self._first = np.flatnonzero(np.diff(self.seqs, prepend=-1))  # of each passage's windows
-        self._owners = self.seqs[self._first]
+        self.stamp, self.known, self.parts, self.seqs = stamp, known, parts, seqs
+        self.waiting, self.damaged = np.array([*waiting], np.int64), frozenset(damaged)
+        self._first = np.flatnonzero(np.diff(seqs, prepend=-2))  # of each passage's windows
+        owners = seqs[self._first]
+        self._is_live = owners >= 0
+        self._owners = owners[self._is_live]
 
     def __len__(self) -> int:
         """Return the number of passages."""
         return len(self.known)
 
-    def rank(self, query: Floats, k: int, allowed: Seqs | None = None) -> Hits:
+    def rank(self, vector: Floats, k: int, allowed: Seqs | None = None) -> Hits:
         """Rank as ``RankedVectors`` says; the spread is that of all."""
-        if len(self.seqs) == 0 or k <= 0:
+        if len(self._owners) == 0 or k <= 0:
             return Hits()
-        query = query_vector(query, self.rows.shape[1])
-        scores, seqs = np.maximum.reduceat(multiply(self.rows, query), self._first), self._owners
+        query = unit_vector(vector, self.parts[0].shape[1])
+        cosines = np.concatenate([multiply(part, query) for part in self.parts])
+        scores, seqs = np.maximum.reduceat(cosines, self._first)[self._is_live], self._owners
         spread = Spread(float(scores.mean()), float(scores.std()))
         if allowed is not None:
             is_allowed = np.isin(seqs, allowed)
@@ -98,37 +137,11 @@ class Vectors:
         hits = best_first(zip(seqs.tolist(), rounded.tolist(), strict=True), k)
         return Hits(hits, spread, size=len(self._owners))
 
-
-def read_windows(connection: Connection, seqs: Iterable[int], dim: int = 0) -> Windows:
-    """Read the vectors of these passages; ``dim`` is their length, 0 for that of the first.
-
-    Raises :class:`EmbeddingMismatchError` for a vector of another length.
-    """
-    wanted, stored = sorted(seqs), embeddings.c
-    joined = chunk_windows.outerjoin(embeddings, stored.embed_key == chunk_windows.c.embed_key)
-    columns = select(chunk_windows.c.seq, chunk_windows.c.embed_key, stored.vector, stored.checksum)
-    columns = columns.select_from(joined).order_by(chunk_windows.c.seq, chunk_windows.c.window)
-    rows: list[Floats] = []
-    owners, waiting, damaged = list[int](), dict[int, None](), set[str]()
-    for start in range(0, len(wanted), _BATCH):
-        batch, blobs = wanted[start : start + _BATCH], []
-        for seq, key, blob, crc in connection.execute(
-            columns.where(among(chunk_windows.c.seq, batch))
-        ):
-            if blob is None or not is_whole_vector(key, blob, crc):
-                waiting[seq] = None
-                damaged.update([] if blob is None else [key])
-                continue
-            dim = dim or len(blob) // 4
-            if len(blob) != 4 * dim:
-                raise EmbeddingMismatchError(_MIXED)
-            owners.append(seq)
-            blobs.append(blob)
-        read = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dim).astype(np.float32)
-        lengths = np.linalg.norm(read, axis=1, keepdims=True)
-        rows.append(np.divide(read, lengths, out=read, where=lengths > 0))
-    joined_rows = np.concatenate([np.empty((0, dim), np.float32), *filter(len, rows)])
-    return Windows(joined_rows, np.array(owners, np.int64), list(waiting), damaged)
+    def compact(self) -> Vectors:
+        """Return the same in one matrix, in order of row number."""
+        order = np.argsort(self.seqs, kind="stable")[np.count_nonzero(self.seqs < 0) :]
+        rows, seqs = np.concatenate(self.parts)[order], self.seqs[order]
+        return Vectors(self.stamp, self.known, [rows], seqs, self.waiting, self.damaged)
 
 
 class FlatEngine(Following[Vectors]):
@@ -143,48 +156,39 @@ class FlatEngine(Following[Vectors]):
         self.dim = setup.dim
 
     def follow(self, connection: Connection, held: Vectors | None, stamp: Stamp) -> Vectors:
-        """Drop the rows of passages that are gone, and read vectors that are new."""
+        """Mask the rows of passages that are gone, and read vectors that are new."""
         known = live_seqs(connection, self.dataset)
         if held is None:
             new = read_windows(connection, known.tolist(), self.dim)
-            return self._vectors(connection, stamp, new, known)
-        waiting = np.intersect1d(held.waiting, known)
-        is_ready = among(chunk_windows.c.seq, waiting.tolist())
-        of_key = embeddings.c.embed_key == chunk_windows.c.embed_key
-        ready = select(chunk_windows.c.seq).join(embeddings, of_key).where(is_ready).distinct()
-        missing = {*connection.scalars(ready), *np.setdiff1d(known, held.known).tolist()}
-        new = read_windows(connection, missing, self.dim)
-        kept = np.isin(held.seqs, known) & ~np.isin(held.seqs, [*missing])
-        seqs, rows = np.concatenate([held.seqs[kept], new.seqs]), held.rows
-        if not kept.all():
-            rows = rows[kept]
-        if len(new.rows):
-            rows = np.concatenate([rows, new.rows])
-        if (np.diff(seqs) < 0).any():  # vectors of earlier passages came later
-            order = np.argsort(seqs, kind="stable")
-            seqs, rows = seqs[order], rows[order]
-        still = [*set(waiting.tolist()) - missing, *new.waiting]
-        return self._vectors(connection, stamp, Windows(rows, seqs, still, new.damaged), known)
-
-    def _vectors(
-        self, connection: Connection, stamp: Stamp, windows: Windows, known: Seqs
-    ) -> Vectors:
-        keys = windows.damaged
-        return Vectors(
-            stamp, windows, known, documents_of_vectors(connection, keys) if keys else ()
-        )
+            parts, seqs, waiting = [new.rows], new.seqs, new.waiting
+        else:
+            lacking = known[np.isin(known, held.waiting)].tolist()
+            of_key = embeddings.c.embed_key == chunk_windows.c.embed_key
+            ready = select(chunk_windows.c.seq).join(embeddings, of_key).distinct()
+            ready = ready.where(among(chunk_windows.c.seq, lacking))
+            missing = {*connection.scalars(ready)} if lacking else set()
+            missing.update(known[~np.isin(known, held.known)].tolist())
+            new = read_windows(connection, missing, self.dim)
+            is_kept = np.isin(held.seqs, known) & ~np.isin(held.seqs, [*missing])
+            seqs = np.concatenate([np.where(is_kept, held.seqs, -1), new.seqs])
+            parts = [held.parts[0], np.concatenate([*held.parts[1:], new.rows])]
+            waiting = [*set(lacking) - missing, *new.waiting]
+        damaged = documents_of_vectors(connection, new.damaged) if new.damaged else ()
+        vectors = Vectors(stamp, known, parts, seqs, waiting, damaged)
+        ragged = np.count_nonzero(seqs < 0) + sum(map(len, parts[1:]))
+        return vectors.compact() if ragged * _RAGGED > len(seqs) else vectors
 
     def pack(self, state: Vectors) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the matrix, and what is known of its passages."""
-        waiting = np.array(state.waiting, np.int64)
-        arrays: dict[str, Array] = {"rows": state.rows, "seqs": state.seqs}
-        arrays |= {"known": state.known, "waiting": waiting}
-        return {"damaged": sorted(state.damaged)}, arrays
+        whole = state.compact()
+        arrays: dict[str, Array] = {"rows": whole.parts[0], "seqs": whole.seqs}
+        arrays |= {"known": whole.known, "waiting": whole.waiting}
+        return {"damaged": sorted(whole.damaged)}, arrays
 
     def unpack(self, stamp: Stamp, about: dict[str, Any], arrays: dict[str, Array]) -> Vectors:
         """Return the vectors that were saved."""
-        windows = Windows(arrays["rows"], arrays["seqs"], arrays["waiting"].tolist(), set())
-        return Vectors(stamp, windows, arrays["known"], about["damaged"])
+        rows, seqs, known, waiting = (arrays[key] for key in ("rows", "seqs", "known", "waiting"))
+        return Vectors(stamp, known, [rows], seqs, waiting, about["damaged"])
 
     def refresh(self) -> None:
         """Save what changed."""
@@ -199,11 +203,11 @@ class FlatEngine(Following[Vectors]):
     def verify(self) -> int:
         """Return the number of windows that differ from the store."""
         with self.database.read() as connection:
-            held = self.at(connection)
+            held = self.at(connection).compact()
             stored = self.follow(connection, None, held.stamp)
         if len(held.seqs) != len(stored.seqs):
             return abs(len(held.seqs) - len(stored.seqs))
-        is_same = np.isclose(held.rows, stored.rows, atol=1e-5).all(axis=1)
+        is_same = np.isclose(held.parts[0], stored.parts[0], atol=1e-5).all(axis=1)
         return int((~(is_same & (held.seqs == stored.seqs))).sum()) + self.is_damaged()
 
 
@@ -222,12 +226,11 @@ class VectorSample:
         with self._database.read() as connection:
             stamp, held = read_stamp(connection, self._dataset) or NO_DATASET, self._held
             if held is None or held.stamp != stamp:
-                seqs = draw_passages(connection, self._dataset, SAMPLE)
-                known = live_seqs(connection, self._dataset)
-                held = self._held = Vectors(stamp, read_windows(connection, seqs), known)
-        if len(held.seqs) == 0 or not vector.any():
-            return 0, FLAT
-        return len(held), held.rank(vector, 1).spread
+                drawn = draw_passages(connection, self._dataset, SAMPLE)
+                known, read = live_seqs(connection, self._dataset), read_windows(connection, drawn)
+                held = self._held = Vectors(stamp, known, [read.rows], read.seqs)
+        hits = held.rank(vector, 1) if vector.any() else Hits()
+        return (len(held), hits.spread) if hits else (0, FLAT)
 
 
 def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> Sequence[int]:

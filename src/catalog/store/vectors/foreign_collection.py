@@ -1,16 +1,10 @@
-"""Read a Qdrant collection that other software filled; never write to it.
-
-A filter becomes one condition on payloads, written as JSON like in Qdrant's REST interface
-(https://qdrant.tech/documentation/concepts/filtering/). ``True`` and ``False`` are conditions that
-always or never hold: Qdrant takes an empty list of alternatives for no condition.
-"""
+"""Read a Qdrant collection that other software filled; never write to it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from qdrant_client import models
 
@@ -20,7 +14,6 @@ from catalog.core.filters import (
     TEXT_OPS,
     WORD_FIELDS,
     And,
-    Condition,
     Filter,
     Not,
     Op,
@@ -28,11 +21,8 @@ from catalog.core.filters import (
     comparable_number,
     value_kind,
 )
+from catalog.store.vectors.base import Vector
 from catalog.store.vectors.qdrant import QdrantServer
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 PayloadCondition = dict[str, Any]
 _BOUNDS = {Op.GT: "gt", Op.GTE: "gte", Op.LT: "lt", Op.LTE: "lte"}
@@ -41,92 +31,61 @@ _NAMED = 10  # collections in one message
 _DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # with these a larger score is nearer
 
 
-class PayloadFilterCompiler:
-    """Turn a filter into a condition on payloads, with the meaning set in ``core.filters``.
+def payload_condition(tree: Filter, keys: Mapping[str, str]) -> PayloadCondition:
+    """Return a filter as a condition on payloads, with the meaning set in ``core.filters``.
 
-    ``keys`` maps our fields to names in the payload. Other fields that the collection indexes
-    (``indexes``: kind by payload name) keep their names. Text must match as a whole; fields in
-    :data:`~catalog.core.filters.WORD_FIELDS` match by their words in any order and case. Raises
-    :class:`UnknownFieldError` for any other field.
+    It is written as in Qdrant's REST interface
+    (https://qdrant.tech/documentation/concepts/filtering/). ``keys`` are names in the payload by
+    field. Text must match as a whole; fields in :data:`~catalog.core.filters.WORD_FIELDS` match by
+    their words in any order and case. Raises :class:`UnknownFieldError` for any other field.
     """
+    match tree:
+        case And():
+            return {"must": [payload_condition(part, keys) for part in tree.parts]}
+        case Or():
+            return _any([payload_condition(part, keys) for part in tree.parts])
+        case Not():
+            return {"must_not": [payload_condition(tree.part, keys)]}
+    if tree.field not in keys:
+        message = f"the collection cannot be filtered by {tree.field!r}; fields: "
+        raise UnknownFieldError(message + ", ".join(sorted(keys)))
+    key, by_words = keys[tree.field], tree.field in WORD_FIELDS
+    items = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+    tests = [_is(key, item, by_words=by_words) for item in items if item is not None]
+    match tree.op:
+        case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
+            return _any(tests)
+        case Op.NE | Op.NIN:
+            return {"must_not": tests}
+        case Op.ALL:
+            return {"must": tests}
+        case Op.IS_EMPTY:
+            return {"is_empty": {"key": key}}
+        case op if op in TEXT_OPS:
+            return {"key": key, "match": {"text": items[0]}}
+    if items[0] is None or value_kind(items[0]) != "n":
+        raise FilterError(
+            f"{tree.field} {tree.op.value} needs a number in a collection that other software "
+            "filled"
+        )
+    return {"key": key, "range": {_BOUNDS[tree.op]: _finite(items[0])}}
 
-    def __init__(self, keys: Mapping[str, str], indexes: Mapping[str, str]) -> None:
-        self._keys, self._indexes = keys, indexes
 
-    def describe(self, fields: Sequence[str]) -> str:
-        """Describe how each of these fields is compared: by words or whole."""
-        how = {name: "by words" if name in WORD_FIELDS else "whole" for name in fields}
-        return ", ".join(f"{name} {way}" for name, way in how.items())
+def _any(parts: list[PayloadCondition]) -> PayloadCondition:
+    return {"should": parts} if parts else {"has_id": []}  # Qdrant takes [] for no condition
 
-    def compile(self, tree: Filter) -> PayloadCondition | bool:
-        """Return the filter as a condition on payloads."""
-        match tree:
-            case And():
-                return _combine("must", [self.compile(part) for part in tree.parts])
-            case Or():
-                return _combine("should", [self.compile(part) for part in tree.parts])
-            case Not():
-                return _not(self.compile(tree.part))
-            case Condition():
-                return self._condition(tree)
 
-    def _condition(self, condition: Condition) -> PayloadCondition | bool:
-        key, value = self._key(condition.field), condition.value
-        items = value if isinstance(value, tuple) else (value,)
-        tests: list[PayloadCondition | bool] = [
-            self._is(condition.field, key, item) for item in items if item is not None
-        ]
-        match condition.op:
-            case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
-                return _combine("should", tests)
-            case Op.NE | Op.NIN:
-                return _not(_combine("should", tests))
-            case Op.ALL:
-                return _combine("must", tests)
-            case Op.IS_EMPTY:
-                return {"is_empty": {"key": key}}
-            case op if op in TEXT_OPS:
-                return {"key": key, "match": {"text": items[0]}}
-        if value_kind(items[0]) != "n":  # type: ignore[arg-type]
-            raise FilterError(
-                f"{condition.field} {condition.op.value} needs a number in a collection that "
-                "other software filled"
-            )
-        return {"key": key, "range": {_BOUNDS[condition.op]: _finite(items[0])}}
-
-    def _is(self, field: str, key: str, value: MetadataScalar) -> PayloadCondition:
-        if value_kind(value) == "n":
-            return {"key": key, "range": dict.fromkeys(("gte", "lte"), _finite(value))}
-        by_words = isinstance(value, str) and field in WORD_FIELDS
-        return {"key": key, "match": {"text" if by_words else "value": value}}
-
-    def _key(self, field: str) -> str:
-        if field not in self._keys and field not in self._indexes:
-            known = ", ".join(sorted({*self._keys, *self._indexes}))
-            raise UnknownFieldError(
-                f"the collection cannot be filtered by {field!r}; fields: {known}"
-            )
-        return self._keys.get(field, field)
+def _is(key: str, value: MetadataScalar, *, by_words: bool) -> PayloadCondition:
+    if value_kind(value) == "n":
+        return {"key": key, "range": dict.fromkeys(("gte", "lte"), _finite(value))}
+    return {
+        "key": key,
+        "match": {"text" if by_words and isinstance(value, str) else "value": value},
+    }
 
 
 def _finite(number: object) -> float:
     return max(-_LARGEST, min(_LARGEST, comparable_number(number)))  # type: ignore[arg-type]
-
-
-def _not(part: PayloadCondition | bool) -> PayloadCondition | bool:
-    return not part if isinstance(part, bool) else {"must_not": [part]}
-
-
-def _combine(
-    kind: Literal["must", "should"], parts: Sequence[PayloadCondition | bool]
-) -> PayloadCondition | bool:
-    neutral = kind == "must"  # the constant that changes nothing; the other decides alone
-    if (not neutral) in parts:
-        return not neutral
-    conditions = [part for part in parts if not isinstance(part, bool)]
-    if len(conditions) < 2:
-        return conditions[0] if conditions else neutral
-    return {kind: conditions}
 
 
 class ForeignPoint(NamedTuple):
@@ -138,8 +97,7 @@ class ForeignPoint(NamedTuple):
     vector: list[float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionShape:
+class CollectionShape(NamedTuple):
     """The properties of a collection that a search needs.
 
     ``vector`` is the name of the vector to search, ``None`` if it has no name. ``indexes`` are the
@@ -159,14 +117,18 @@ class ForeignCollection:
     """
 
     def __init__(self, server: QdrantServer, name: str, vector: str | None = None) -> None:
-        self.server, self.name = server, name
-        self._vector = vector
+        self.server, self.name, self._vector = server, name, vector
+        self._place = f"the collection {name!r} at {server.address}"
 
     def read_shape(self) -> CollectionShape:
         """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
         client = self.server.client
         if not self.server.ask(client.collection_exists, self.name):
-            raise ConfigError(f"{self._place} does not exist{self._others()}")
+            there = self.server.ask(client.get_collections).collections
+            names = sorted(collection.name for collection in there)
+            more = ", …" if len(names) > _NAMED else ""
+            listed = ", ".join(names[:_NAMED]) or "none"
+            raise ConfigError(f"{self._place} does not exist; collections: {listed}{more}")
         info = self.server.ask(client.get_collection, self.name)
         name, params = self._choose(info.config.params.vectors)
         if params.multivector_config is not None:
@@ -186,7 +148,7 @@ class ForeignCollection:
     def nearest(
         self,
         shape: CollectionShape,
-        vector: npt.NDArray[np.float32],
+        vector: Vector,
         limit: int,
         condition: PayloadCondition | None,
         threshold: float | None,
@@ -195,58 +157,34 @@ class ForeignCollection:
 
         Points with a score below ``threshold`` are left out.
         """
-        wanted = None if condition is None else models.Filter.model_validate({"must": [condition]})
-        response = self.server.ask(
-            self.server.client.query_points,
-            self.name,
-            query=vector.tolist(),
-            using=shape.vector,
-            query_filter=wanted,
-            limit=limit,
-            score_threshold=threshold,
-            with_payload=True,
-        )
-        return [_to_point(point) for point in response.points]
+        wanted = condition and models.Filter.model_validate({"must": [condition]})
+        how = {"query": vector.tolist(), "using": shape.vector, "query_filter": wanted}
+        return self._query(shape, limit, score_threshold=threshold, **how)
 
     def sample(self, shape: CollectionShape, limit: int) -> list[ForeignPoint]:
         """Return some points, with their vectors."""
-        response = self.server.ask(
-            self.server.client.query_points,
-            self.name,
-            limit=limit,
-            with_payload=True,
-            with_vectors=True if shape.vector is None else [shape.vector],
-        )
-        return [_to_point(point, shape.vector) for point in response.points]
+        return self._query(shape, limit, with_vectors=[shape.vector] if shape.vector else True)
 
-    @property
-    def _place(self) -> str:
-        return f"the collection {self.name!r} at {self.server.address}"
+    def _query(self, shape: CollectionShape, limit: int, **how: Any) -> list[ForeignPoint]:
+        query, found = self.server.client.query_points, list[ForeignPoint]()
+        for point in self.server.ask(query, self.name, limit=limit, **how).points:
+            vector: Any = point.vector
+            if isinstance(vector, dict):
+                vector = vector.get(shape.vector)
+            found.append(ForeignPoint(str(point.id), point.score, point.payload or {}, vector))
+        return found
 
     def _choose(self, vectors: Any) -> tuple[str | None, models.VectorParams]:
         """Return the vector to search; a collection with a single vector needs no setting."""
+        wanted = self._vector
         if isinstance(vectors, models.VectorParams):
-            if self._vector is not None:
+            if wanted is not None:
                 raise ConfigError(f"the vector of {self._place} has no name: leave the name out")
             return None, vectors
-        names = ", ".join(sorted(vectors or {})) or "no dense vector"
-        if self._vector is None and len(vectors or {}) != 1:
-            raise ConfigError(f"{self._place} has several vectors; set one: {names}")
-        name = self._vector if self._vector is not None else next(iter(vectors))
-        if name not in (vectors or {}):
-            raise ConfigError(f"{self._place} has no vector {name!r}; vectors: {names}")
+        names = sorted(vectors or {})
+        listed = ", ".join(names) or "no dense vector"
+        if wanted is None and len(names) != 1:
+            raise ConfigError(f"{self._place} has several vectors; set one: {listed}")
+        if (name := wanted or names[0]) not in names:
+            raise ConfigError(f"{self._place} has no vector {name!r}; vectors: {listed}")
         return name, vectors[name]
-
-    def _others(self) -> str:
-        """Return a list of collections for the end of a message."""
-        there = self.server.ask(self.server.client.get_collections).collections
-        names = sorted(collection.name for collection in there)
-        more = ", …" if len(names) > _NAMED else ""
-        return f"; collections: {', '.join(names[:_NAMED]) or 'none'}{more}"
-
-
-def _to_point(point: models.ScoredPoint, name: str | None = None) -> ForeignPoint:
-    vector: Any = point.vector
-    if isinstance(vector, dict):
-        vector = vector.get(name)
-    return ForeignPoint(str(point.id), point.score, point.payload or {}, vector)

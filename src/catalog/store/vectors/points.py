@@ -1,49 +1,44 @@
-"""Follow the store with points: the vectors of a dataset in an index outside of the store.
+"""Follow the store with points: the vectors of a dataset in an index outside of this process.
 
-A point is an embedded window. Its id is a hash of row number, passage and vector, so equal ids are
-equal points. A record with the points says which state of the dataset they have. It is removed
-before the points change and written after them. If it names another state than the store, ids are
-listed and compared; the engine that wrote it knows its row numbers and compares those.
+A point is an embedded window; its id is made of the passage's row number and the window's. A record
+with the points says which state of the dataset they have, or are being given. If that state is
+related to the present one, ids mean the same windows: missing points are added, others removed.
+Otherwise the index is filled anew. So nothing is lost by a crash, or if a store is restored.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from hashlib import sha1
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from sqlalchemy import Connection, select
+from sqlalchemy import BigInteger, Connection, Text, cast, func, select
 
+from catalog.core.documents import Chunk
 from catalog.core.errors import (
-    EmbeddingMismatchError,
     EngineBlockedError,
     EngineError,
     EngineLockedError,
     StoreBusyError,
     StoreError,
 )
-from catalog.store.checksums import documents_of_vectors, is_whole_vector
+from catalog.store.checksums import documents_of_vectors
+from catalog.store.chunks import load_chunks
 from catalog.store.database import EngineSetup, hold_lock
-from catalog.store.derived import NO_DATASET, Seqs, live_seqs
+from catalog.store.derived import NO_DATASET, Seqs
 from catalog.store.engine_types import Hit, Hits, Stamp, best_first, read_stamp
-from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, documents, embedded_windows, embeddings
-from catalog.store.statistics import count_vectors
-from catalog.store.vectors.base import POINTS_LOCK, query_vector
+from catalog.store.schema import chunk_windows, chunks, embedded_windows
+from catalog.store.vectors.base import POINTS_LOCK, Vector, unit_vector
+from catalog.store.vectors.flat import read_windows
 
-if TYPE_CHECKING:
-    from catalog.store.vectors.base import Vector
-
-FORMAT = 4  # of ids, payload and record
-FEW = 2_000  # passages: an index is asked for no longer list of them
-SEQ, CHUNK, DOC = "seq", "chunk", "doc_id"  # keys of the payload
-_BATCH = 1_000  # passages read or removed at a time
+FORMAT = 5  # of ids, payload and record
+FEW = 2_000  # points: an index is asked for no longer list of them
+CHUNK, DOC = "chunk", "doc_id"  # keys of the payload
+_WINDOWS = 2**16  # more than a passage has
+_BATCH = 1_000  # points added or removed at a time
 _MOST_SPARE = 24  # additional points at first, for second windows
 _MOST_WAIT = 600.0  # seconds until another process has written
 _PATIENCE = 5.0  # seconds that a search waits for another thread to follow the store
@@ -59,22 +54,6 @@ class Point(NamedTuple):
     payload: dict[str, Any]
 
 
-class FoundPoint(NamedTuple):
-    """A point that a search found: row number and id of its passage, and its cosine."""
-
-    seq: int
-    chunk_id: str
-    score: float
-
-
-class Held(NamedTuple):
-    """The state that the points have: its passages, and those that lack a vector."""
-
-    stamp: Stamp
-    known: Seqs
-    waiting: Seqs
-
-
 class PointEngine(ABC):
     """Nearest points of one dataset; a subclass keeps them. Safe to share between threads.
 
@@ -86,60 +65,60 @@ class PointEngine(ABC):
 
     def __init__(self, setup: EngineSetup) -> None:
         self.database, self.dataset, self.folder = setup.database, setup.dataset, setup.folder
-        self.dim = setup.dim
-        self.made_by = {"format": FORMAT, "dataset": setup.dataset, "dim": setup.dim}
-        self.made_by |= {"fingerprint": setup.fingerprint}
+        self.dim, self._rag = setup.dim, setup.rag
+        self._made_by = {"format": FORMAT, "dataset": setup.dataset, "dim": setup.dim}
+        self._made_by |= {"fingerprint": setup.fingerprint}
         self.damaged: frozenset[str] = frozenset()
-        self.held: Held | None = None
+        self.held: Stamp | None = None  # the state of the points, if it is known
         self._at: Points | None = None
         self._guard = RLock()
 
     @abstractmethod
-    def open(self, *, anew: bool = False) -> str:
-        """Open the index, or create it if it is missing, ``anew`` or made by something else.
-
-        Return the state in its record, "" without one.
-        """
+    def _open(self, *, anew: bool) -> dict[str, Any]:
+        """Open the index and return its record, {} if it cannot be used; ``anew``: to replace it"""
 
     @abstractmethod
-    def note(self, state: str) -> None:
-        """Write the record, when all points are durable; with "" remove it."""
+    def _create(self, record: dict[str, Any]) -> None:
+        """Replace the index by an empty one with this record."""
 
     @abstractmethod
-    def count(self) -> int:
-        """Return the number of points."""
+    def _write(self, record: dict[str, Any]) -> None:
+        """Replace the record, when all points are durable."""
 
     @abstractmethod
-    def ids(self) -> dict[int, int]:
-        """Return the row number of every point by its id."""
+    def _count(self) -> int: ...
 
     @abstractmethod
-    def add(self, points: Sequence[Point]) -> None:
+    def _ids(self) -> list[int]: ...
+
+    @abstractmethod
+    def _add(self, points: Sequence[Point]) -> None:
         """Add points, or replace those of the same id."""
 
     @abstractmethod
-    def remove(self, seqs: list[int]) -> None:
-        """Remove the points of these passages."""
+    def _remove(self, ids: list[int]) -> None: ...
 
     @abstractmethod
-    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
-        """Return the points of these passages nearest to a vector of length 1, best first."""
+    def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
+        """Return ids and cosines of the nearest of these points (None: of all), best first."""
 
-    @abstractmethod
-    def drop(self) -> None:
-        """Remove the index of a removed dataset."""
-
-    def locks(self, seconds: float) -> list[AbstractContextManager[None]]:
-        """Return the locks to hold for writing; taking one may wait as long, then it raises."""
-        return [hold_lock(self.folder / POINTS_LOCK, seconds=seconds, busy="it is held")]
+    def _drop(self) -> None:
+        """Remove what is not in the folder, when the dataset has been removed."""
+        self.close()
 
     @contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:
-        """Keep other processes from changing the points; raise :class:`EngineLockedError`."""
+        """Keep this machine's processes and those that share a store in Postgres from writing.
+
+        Raises :class:`EngineLockedError`.
+        """
+        how: dict[str, Any] = {"seconds": _MOST_WAIT if wait else 0.0, "busy": "it is held"}
+        how["on_wait"] = lambda: None
         with ExitStack() as held:
             try:
-                for one in self.locks(_MOST_WAIT if wait else 0.0):
-                    held.enter_context(one)
+                held.enter_context(hold_lock(self.folder / POINTS_LOCK, **how))
+                name = f"points of {self.name} {self.dataset}"
+                held.enter_context(self.database.hold_dataset(name, **how))
             except StoreBusyError as error:
                 message = f"another process is writing the vectors of {self.dataset!r}"
                 raise EngineLockedError(message) from error
@@ -151,7 +130,7 @@ class PointEngine(ABC):
         """Return the passages in the state that ``connection`` sees."""
         stamp, at = read_stamp(connection, self.dataset) or NO_DATASET, self._at
         if at is None or at.stamp != stamp:
-            at = self._at = Points(self, stamp, live_seqs(connection, self.dataset))
+            at = self._at = Points(self, stamp, _live_points(connection, self.dataset))
         return at
 
     def follow(self, stamp: Stamp) -> str | None:
@@ -181,105 +160,84 @@ class PointEngine(ABC):
     def refresh(self) -> None:
         """Bring the points up to date; compare all if some were lost."""
         with self._guard, self.lock(wait=True):
-            self._bring_up()
-            with self.database.read(latest=True) as connection:
-                expected = count_vectors(connection, self.dataset)
-            if self.held is not None and self.count() != expected:
-                self.held = None
-                self.note("")
-                self._bring_up()
+            self._bring_up(is_counted=True)
 
     def rebuild(self) -> int:
         """Fill a new index from the store and return its number of points."""
         with self._guard, self.lock(wait=True):
-            self.held = None
-            self.open(anew=True)
-            self._bring_up()
-            return self.count()
+            self._bring_up(anew=True)
+            return self._count()
 
     def verify(self) -> int:
         """Return the number of points that are missing or superfluous."""
         with self._guard, self.lock(wait=True):
             self._bring_up()
-            stored = self.ids()
             with self.database.read(latest=True) as connection:
-                seqs = live_seqs(connection, self.dataset).tolist()
-                wanted = {one.id for batch in self._load(connection, seqs) for one in batch}
-            return len(wanted ^ stored.keys())
+                wanted = self.at(connection).ids
+                batches = [self._load(connection, ids) for ids in _batches(wanted)]
+            whole = {point.id for batch in batches for point in batch}
+            return len(whole.symmetric_difference(self._ids()))
 
     def close(self) -> None:
         """Forget the state; the next search reads the record again."""
         self.held = None
 
     def _has(self, stamp: Stamp) -> bool:
-        return self.held is not None and self.held.stamp.state == stamp.state
+        return self.held is not None and self.held.state == stamp.state
 
-    def _bring_up(self) -> None:
+    def _bring_up(self, *, anew: bool = False, is_counted: bool = False) -> None:
+        """Give the points the present state of the dataset."""
         with self.database.read(latest=True) as connection:
-            stamp = read_stamp(connection, self.dataset) or NO_DATASET
-            known, waiting = live_seqs(connection, self.dataset), _waiting(connection, self.dataset)
-        if stamp == NO_DATASET:
+            at = self.at(connection)
+        if at.stamp == NO_DATASET:
             self.held = None
-            self.drop()
+            self._drop()
             return
-        state, held = self.open(), self.held
-        gone = new = np.empty(0, np.int64)
-        if held is not None and held.stamp.state == state and held.stamp.is_related(stamp):
-            gone = np.setdiff1d(held.known, known)
-            new = np.setdiff1d(known, np.setdiff1d(held.known, held.waiting))
-        elif state != stamp.state:
-            gone, new = self._compare(known)
-        if state != stamp.state:
-            self.note("")
-            for start in range(0, len(gone), _BATCH):
-                self.remove(gone[start : start + _BATCH].tolist())
-            for start in range(0, len(new), _BATCH):
-                with self.database.read(latest=True) as connection:
-                    (points,) = self._load(connection, new[start : start + _BATCH].tolist())
-                if points:
-                    self.add(points)
-            self.note(stamp.state)
-        self.held = Held(stamp, known, waiting)
+        made_by = self._made_by | {"store": self.database.meta("store_id")}
+        record = self._open(anew=anew)
+        state, is_whole = str(record.pop("state", "")), record.pop("is_whole", False)
+        is_related = record == made_by and Stamp(0.0, 0, 0.0, state).is_related(at.stamp)
+        if anew or not is_related:
+            self.held = None  # so that a search waits
+            self._create(made_by)
+        elif (
+            is_whole
+            and state == at.stamp.state
+            and not (is_counted and self._count() != len(at.ids))
+        ):
+            self.held = at.stamp
+            return
+        self._write(made_by | {"state": at.stamp.state, "is_whole": False})
+        stored = np.array(self._ids(), np.int64)
+        for ids in _batches(np.setdiff1d(stored, at.ids, assume_unique=True)):
+            self._remove(ids)
+        for ids in _batches(np.setdiff1d(at.ids, stored, assume_unique=True)):
+            with self.database.read(latest=True) as connection:
+                points = self._load(connection, ids)
+            if points:
+                self._add(points)
+        self._write(made_by | {"state": at.stamp.state, "is_whole": True})
+        self.held = at.stamp
 
-    def _compare(self, known: Seqs) -> tuple[Seqs, Seqs]:
-        """Return the passages with points to remove, and those with points to add."""
-        stored, wanted = self.ids(), dict[int, int]()
-        with self.database.read(latest=True) as connection:
-            for start in range(0, len(known), _BATCH):
-                batch = known[start : start + _BATCH].tolist()
-                rows = connection.execute(_IDS.where(among(chunks.c.seq, batch)))
-                wanted |= {_id(*row): row.seq for row in rows}
-        gone = {seq for number, seq in stored.items() if number not in wanted}
-        new = {seq for number, seq in wanted.items() if number not in stored or seq in gone}
-        return np.array(sorted(gone), np.int64), np.array(sorted(new), np.int64)
-
-    def _load(self, connection: Connection, seqs: Sequence[int]) -> Iterator[list[Point]]:
-        """Yield the points of these passages in batches; note documents with damaged vectors."""
-        for start in range(0, len(seqs), _BATCH):
-            query = _POINTS.where(among(chunks.c.seq, seqs[start : start + _BATCH]))
-            points, damaged = [], []
-            for row in connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)):
-                if not is_whole_vector(row.embed_key, row.vector, row.checksum):
-                    damaged.append(row.embed_key)
-                    continue
-                vector = np.frombuffer(row.vector, "<f4")
-                if vector.shape != (self.dim,):
-                    raise EmbeddingMismatchError(
-                        f"the store has vectors of {len(vector)} dimensions, but the index expects "
-                        f"{self.dim}: rebuild the dataset with one embedding model"
-                    )
-                number = _id(row.seq, row.chunk_id, row.window, row.embed_key)
-                points.append(Point(number, query_vector(vector, self.dim), _payload(row)))
-            if damaged:
-                self.damaged |= {*documents_of_vectors(connection, damaged)}
-            yield points
+    def _load(self, connection: Connection, ids: list[int]) -> list[Point]:
+        """Return these points from the store; note documents with damaged vectors."""
+        windows = read_windows(connection, {number // _WINDOWS for number in ids}, self.dim)
+        self.damaged |= {*documents_of_vectors(connection, windows.damaged)}
+        seqs, wanted = windows.seqs.tolist(), {*ids}
+        of_passage = load_chunks(connection, self.dataset, seqs, damaged=[])
+        points = []
+        for seq, place, vector in zip(seqs, windows.places, windows.rows, strict=True):
+            number, passage = seq * _WINDOWS + place, of_passage.get(seq)
+            if number in wanted and passage is not None:
+                points.append(Point(number, vector, _payload(passage)))
+        return points
 
 
 class Points:
-    """The passages of a dataset in one state, and the points to rank them by."""
+    """The points of a dataset in one state, to rank its passages by."""
 
-    def __init__(self, engine: PointEngine, stamp: Stamp, known: Seqs) -> None:
-        self.stamp, self._engine, self._known = stamp, engine, known
+    def __init__(self, engine: PointEngine, stamp: Stamp, ids: Seqs) -> None:
+        self.stamp, self.ids, self._engine = stamp, ids, engine
 
     @property
     def damaged(self) -> frozenset[str]:
@@ -288,17 +246,18 @@ class Points:
 
     def rank(self, vector: Vector, k: int, allowed: Seqs | None = None) -> Hits:
         """Return the nearest passages as ``RankedVectors`` says."""
-        engine, seqs = self._engine, self._known if allowed is None else allowed
-        if k <= 0 or len(seqs) == 0:
+        engine, ids = self._engine, self.ids
+        if allowed is not None:
+            ids = ids[np.isin(ids // _WINDOWS, allowed)]
+        if k <= 0 or len(ids) == 0:
             return Hits()
-        query = query_vector(vector, engine.dim)
-        few = seqs.tolist() if allowed is not None and len(seqs) <= FEW else None
+        query = unit_vector(vector, engine.dim)
         while True:
             if (note := engine.follow(self.stamp)) is None:
                 return Hits()
             held = engine.held
             try:
-                hits = self._nearest(query, k, seqs, few)
+                hits = self._nearest(query, k, ids)
             except EngineError:
                 if engine.held is held:
                     engine.held = None  # so that the next search looks at the record
@@ -307,65 +266,43 @@ class Points:
                 if engine.held is held:  # else the index was rebuilt or closed meanwhile
                     return Hits(hits, fallback=note)
 
-    def _nearest(self, query: Vector, k: int, seqs: Seqs, few: list[int] | None) -> list[Hit]:
-        """Return the best passages among ``seqs``; fetch more points until there are enough."""
+    def _nearest(self, query: Vector, k: int, ids: Seqs) -> list[Hit]:
+        """Return the best passages of these points; fetch more points until there are enough."""
+        few = ids.tolist() if len(ids) < len(self.ids) and len(ids) <= FEW else None
         limit = k + min(k, _MOST_SPARE) + 8
         if few is None:
-            limit = limit * max(len(self._known), len(seqs)) // len(seqs)
+            limit = limit * len(self.ids) // len(ids)
         while True:
-            found = self._engine.find(query, limit, few)
-            hits = best_first(self._check(found, seqs).items(), k)
+            found = self._engine._find(query, limit, few)
+            is_here = np.isin([number for number, _ in found], ids)
+            best: dict[int, float] = {}
+            for (number, score), here in zip(found, is_here, strict=True):
+                if here:  # the first window is the best
+                    rounded = round(min(1.0, max(-1.0, score)), 6) + 0.0
+                    best.setdefault(number // _WINDOWS, rounded)
+            hits = best_first(best.items(), k)
             if len(found) < limit:
                 return hits
-            if len(hits) == k and (found[-1].score < hits[-1].score - 1e-6 or limit >= _MOST_TIES):
+            if len(hits) == k and (found[-1][1] < hits[-1].score - 1e-6 or limit >= _MOST_TIES):
                 return hits
             limit *= 4
 
-    def _check(self, found: Iterable[FoundPoint], seqs: Seqs) -> dict[int, float]:
-        """Return the best score of each passage that may answer and is still the same."""
-        best: dict[tuple[int, str], float] = {}
-        for seq, chunk_id, score in found:  # the first window is the best
-            best.setdefault((seq, chunk_id), round(min(1.0, max(-1.0, score)), 6) + 0.0)
-        numbers = np.array([seq for seq, _ in best], np.int64)
-        here = numbers[np.isin(numbers, seqs)].tolist()
-        query = select(chunks.c.seq, chunks.c.chunk_id).where(among(chunks.c.seq, here))
-        with self._engine.database.read() as connection:
-            live = {tuple(row) for row in connection.execute(query)}
-        return {seq: score for (seq, chunk_id), score in best.items() if (seq, chunk_id) in live}
+
+def _live_points(connection: Connection, dataset: str) -> Seqs:
+    """Return the ascending ids of the dataset's embedded windows."""
+    number = cast(chunks.c.seq, BigInteger()) * _WINDOWS + chunk_windows.c.window
+    listed = select(func.aggregate_strings(cast(number, Text()), ",")).select_from(embedded_windows)
+    text = connection.scalar(listed.where(chunks.c.dataset == dataset)) or ""
+    return np.sort(np.fromstring(text, dtype=np.int64, sep=","))
 
 
-_IDS = select(
-    chunks.c.seq, chunks.c.chunk_id, chunk_windows.c.window, chunk_windows.c.embed_key
-).select_from(embedded_windows)
-_POINTS = select(
-    *_IDS.selected_columns,
-    documents.c.source_doc_id,
-    documents.c.metadata,
-    chunks.c.title,
-    chunks.c.headings,
-    embeddings.c.vector,
-    embeddings.c.checksum,
-).select_from(embedded_windows.join(documents, documents.c.id == chunks.c.document_id))
+def _batches(ids: Seqs) -> Iterator[list[int]]:
+    return (ids[start : start + _BATCH].tolist() for start in range(0, len(ids), _BATCH))
 
 
-def _id(seq: int, chunk_id: str, window: int, embed_key: str) -> int:
-    digest = sha1(f"{seq} {chunk_id} {window} {embed_key}".encode(), usedforsecurity=False)
-    return int.from_bytes(digest.digest()[:8], "big") >> 1  # 63 bits: SQLite has signed numbers
-
-
-def _payload(row: Any) -> dict[str, Any]:
-    source, headings = json.loads(row.metadata).get("source_url"), json.loads(row.headings)
-    shown = [one for one in headings if isinstance(one, str)]
-    payload = {SEQ: row.seq, CHUNK: row.chunk_id, DOC: row.source_doc_id, "title": row.title}
-    payload |= {"section": " > ".join(shown)} if shown else {}
-    return payload | ({"source_url": source} if isinstance(source, str) else {})
-
-
-def _waiting(connection: Connection, dataset: str) -> npt.NDArray[np.int64]:
-    """Return the passages that lack the vector of some window."""
-    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).outerjoin(
-        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-    )
-    lacking = select(chunks.c.seq).select_from(joined).where(embeddings.c.embed_key.is_(None))
-    found = connection.scalars(lacking.where(chunks.c.dataset == dataset).distinct())
-    return np.array(sorted(found), np.int64)
+def _payload(passage: Chunk) -> dict[str, Any]:
+    """Return what filters and LlamaIndex need of a passage; no text."""
+    told = {CHUNK: passage.chunk_id, DOC: passage.source_doc_id, "title": passage.title}
+    source, section = passage.metadata.get("source_url"), " > ".join(passage.heading_path)
+    told |= {"section": section} if section else {}
+    return told | ({"source_url": source} if isinstance(source, str) else {})

@@ -9,34 +9,26 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import qdrant_edge as edge
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.files import errno_of, make_folder
 from catalog.store.database import EngineSetup
-from catalog.store.vectors.base import POINTS_LOCK
-from catalog.store.vectors.points import CHUNK, SEQ, FoundPoint, Point, PointEngine
-
-if TYPE_CHECKING:
-    from catalog.store.vectors.base import Vector
+from catalog.store.vectors.base import POINTS_LOCK, Vector
+from catalog.store.vectors.points import Point, PointEngine
 
 ROOM = 64 * 2**20  # bytes that must be free before anything is written
 _COPIES = 3  # of the vectors: two while a segment is rewritten, and room for quantized ones
 _PAYLOAD = 1_000  # bytes a point
 _PAGE = 10_000  # ids read at a time
-_TEMPORARY = frozenset(  # errors that may be gone at the next attempt
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
-    if hasattr(errno, name)
-)
-_SEARCH = edge.SearchParams(
-    # 3 times as many finds the same, but reads more vectors from disk
-    quantization=edge.QuantizationSearchParams(rescore=True, oversampling=2.0)
-)
-_NEVER = 10**9  # kilobytes of vectors from which a graph would be searched
+_TEMPORARY = {  # errors that may be gone at the next attempt
+    *(errno.ENOSPC, getattr(errno, "EDQUOT", 0), errno.ENOMEM, errno.EMFILE, errno.ENFILE),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+}
 QUANTIZE_FROM = 20_000  # points
 
 _log = logging.getLogger(__name__)
@@ -56,6 +48,7 @@ class QdrantEdgeEngine(PointEngine):
     def __init__(self, setup: EngineSetup) -> None:
         super().__init__(setup)
         self._shard_folder = self.folder / "shard"
+        # a file, so that a shard in any state can be recognised without opening it
         self._record = self.folder / "state.json"
         self._shard: edge.EdgeShard | None = None
         self._lock = FileLock(self.folder / POINTS_LOCK, mode=0o600, thread_local=False)
@@ -77,97 +70,101 @@ class QdrantEdgeEngine(PointEngine):
                 raise EngineBlockedError(message) from error
         yield
 
-    def open(self, *, anew: bool = False) -> str:
-        """Return the state in the record; create the shard if it is missing, damaged or another's.
-
-        The record is a file, so that a shard in any state can be recognised without opening it.
-        """
+    def _open(self, *, anew: bool) -> dict[str, Any]:  # noqa: ARG002
         try:
-            record = json.loads(self._record.read_text(encoding="utf-8"))
-            state = str(record.pop("state")) if record == self._made(record.get("state")) else ""
-        except (OSError, ValueError, AttributeError, RecursionError):
-            state = ""
-        if self._shard is not None and not anew:
-            return state
+            record = dict(json.loads(self._record.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return {}
+        if self._shard is not None:
+            return record
         self._check_room(0)
-        if state and not anew and self._reopen():
-            return state
-        self.note("")
+        try:
+            with _translate_errors("open"):
+                self._shard = edge.EdgeShard.load(str(self._shard_folder))
+            is_readable = len(self._find(np.full(self.dim, self.dim**-0.5), 1, None)) > 0
+        except EngineBlockedError:
+            raise
+        except EngineError as error:
+            _log.warning("filling the vector index of %r again: %s", self.dataset, error)
+            is_readable = False
+        return record if is_readable else {}
+
+    def _create(self, record: dict[str, Any]) -> None:
+        self._check_room(0)
         self._release()
+        # no graph: it would take longest to build, and it misses some of the nearest points
+        no_graph = edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=10**9, payload_m=0)
+        vectors = edge.EdgeVectorParams(
+            size=self.dim,
+            distance=edge.Distance.Cosine,
+            memory=edge.Memory.Cold,
+            quantization_config=edge.ScalarQuantizationConfig(
+                edge.ScalarType.Int8, memory=edge.Memory.Pinned
+            ),
+            hnsw_config=no_graph,
+        )
+        kilobytes = max(1, QUANTIZE_FROM * self.dim * 4 // 1024)
+        segments = edge.EdgeOptimizersConfig(indexing_threshold=kilobytes, default_segment_number=1)
+        # no log: points are compared with the store after a crash
+        config = edge.EdgeConfig(vectors=vectors, optimizers=segments, wal_enabled=False)
+        self._write(record)
         with _translate_errors("create"):
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._shard_folder.mkdir(parents=True)
-            self._shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
-            index = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
-            self._update(edge.UpdateOperation.create_field_index(SEQ, index))
-        return ""
+            self._shard = edge.EdgeShard.create(str(self._shard_folder), config)
 
-    def note(self, state: str) -> None:
-        """Remove the record, or write all points to disk, quantized if they are many, then it."""
-        if not state:
-            self._record.unlink(missing_ok=True)
-            return
+    def _write(self, record: dict[str, Any]) -> None:
         with _translate_errors("write"):
-            self._opened.optimize()
-            self._opened.flush()
-        draft = self._record.with_suffix(".new")
-        with draft.open("w", encoding="utf-8") as handle:
-            json.dump(self._made(state), handle)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(self._record)
+            if record.get("is_whole"):
+                self._opened.optimize()
+                self._opened.flush()
+            draft = self._record.with_suffix(".new")
+            with draft.open("w", encoding="utf-8") as handle:
+                json.dump(record, handle)
+                handle.flush()
+                os.fsync(handle.fileno())
+            draft.replace(self._record)
 
-    def count(self) -> int:
-        """Return the number of points."""
+    def _count(self) -> int:
         with _translate_errors("read"):
             return self._opened.count(edge.CountRequest(exact=True))
 
-    def ids(self) -> dict[int, int]:
-        """Return the row number of every point by its id."""
-        found, following = dict[int, int](), None
+    def _ids(self) -> list[int]:
+        found, following = list[int](), None
         while True:
-            request = edge.ScrollRequest(offset=following, limit=_PAGE, with_payload=[SEQ])
+            request = edge.ScrollRequest(offset=following, limit=_PAGE, with_payload=False)
             with _translate_errors("read"):
                 records, following = self._opened.scroll(request)
-            found |= {int(one.id): (one.payload or {})[SEQ] for one in records}
+            found += [int(one.id) for one in records]
             if following is None:
                 return found
 
-    def add(self, points: Sequence[Point]) -> None:
-        """Add points, or replace those of the same id, if the disk has room for them."""
+    def _add(self, points: Sequence[Point]) -> None:
         self._check_room(len(points))
         rows = [edge.Point(one.id, one.vector.tolist(), one.payload) for one in points]
         self._update(edge.UpdateOperation.upsert_points(rows))
 
-    def remove(self, seqs: list[int]) -> None:
-        """Remove the points of these passages."""
+    def _remove(self, ids: list[int]) -> None:
         self._check_room(0)
-        self._update(edge.UpdateOperation.delete_points_by_filter(_of_passages(seqs)))
+        self._update(edge.UpdateOperation.delete_points([*ids]))
 
-    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
-        """Return the points of these passages nearest to a vector, best first."""
-        try:
-            return self._query(vector, limit, seqs)
-        except EngineError:
-            self.close()  # the next search opens the shard again, or builds it
-            raise
-
-    def _query(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
+    def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
+        some = None if ids is None else edge.Filter(must=[edge.HasIdCondition({*ids})])
         request = edge.QueryRequest(
             limit=limit,
             query=edge.Query.Nearest(vector.tolist()),
-            filter=None if seqs is None else _of_passages(seqs),
-            with_payload=[SEQ, CHUNK],
-            params=_SEARCH,
+            filter=some,
+            # 3 times as many finds the same, but reads more vectors from disk
+            params=edge.SearchParams(
+                quantization=edge.QuantizationSearchParams(rescore=True, oversampling=2.0)
+            ),
         )
-        with _translate_errors("search"):
-            answer = self._opened.query(request)
-        payloads = [(one.payload or {}, one.score) for one in answer]
-        return [FoundPoint(payload[SEQ], payload[CHUNK], score) for payload, score in payloads]
-
-    def drop(self) -> None:
-        """Close the shard; whoever removes the dataset removes the folder."""
-        self.close()
+        try:
+            with _translate_errors("search"):
+                return [(int(point.id), point.score) for point in self._opened.query(request)]
+        except EngineError:
+            self.close()  # the next search opens the shard again, or builds it
+            raise
 
     def close(self) -> None:
         """Flush, and release the shard and the lock."""
@@ -187,18 +184,6 @@ class QdrantEdgeEngine(PointEngine):
         if (shard := self._shard) is None:
             raise EngineError("the vector index was closed")
         return shard
-
-    def _reopen(self) -> bool:
-        """Open the shard in the folder; return whether it can be used."""
-        try:
-            with _translate_errors("open"):
-                self._shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-            return len(self._query(_probe(self.dim), 1, None)) > 0
-        except EngineBlockedError:
-            raise
-        except EngineError as error:
-            _log.warning("filling the vector index of %r again: %s", self.dataset, error)
-            return False
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         with _translate_errors("write"):
@@ -221,40 +206,6 @@ class QdrantEdgeEngine(PointEngine):
                 f"may need {needed // 2**20} MB: free some space"
             )
 
-    def _made(self, state: object) -> dict[str, Any]:
-        return {**self.made_by, "store": self.database.meta("store_id"), "state": state}
-
-    def _config(self) -> edge.EdgeConfig:
-        kilobytes = max(1, QUANTIZE_FROM * self.dim * 4 // 1024)
-        return edge.EdgeConfig(
-            vectors=edge.EdgeVectorParams(
-                size=self.dim,
-                distance=edge.Distance.Cosine,
-                memory=edge.Memory.Cold,
-                quantization_config=edge.ScalarQuantizationConfig(
-                    edge.ScalarType.Int8, memory=edge.Memory.Pinned
-                ),
-                # no graph: it would take longest to build, and it misses some of the nearest points
-                hnsw_config=edge.HnswIndexConfig(
-                    m=0, ef_construct=1, full_scan_threshold=_NEVER, payload_m=0
-                ),
-            ),
-            optimizers=edge.EdgeOptimizersConfig(
-                indexing_threshold=kilobytes, default_segment_number=1
-            ),
-            wal_enabled=False,  # points are compared with the store after a crash
-        )
-
-
-def _of_passages(seqs: list[int]) -> edge.Filter:
-    return edge.Filter(must=[edge.FieldCondition(key=SEQ, match=edge.MatchAny(any=seqs))])
-
-
-def _probe(dim: int) -> Vector:
-    import numpy as np
-
-    return np.full(dim, dim**-0.5, dtype=np.float32)
-
 
 @contextmanager
 def _translate_errors(doing: str) -> Iterator[None]:
@@ -262,9 +213,8 @@ def _translate_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, EngineError):
-            raise
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        is_ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if isinstance(error, EngineError) or not is_ours:
             raise
         kind = EngineBlockedError if errno_of(error) in _TEMPORARY else EngineError
         raise kind(f"the vector index cannot {doing}: {error}") from error

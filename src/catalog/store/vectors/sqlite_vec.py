@@ -1,29 +1,22 @@
 """The sqlite-vec engine: one SQLite file in the dataset's folder, which compares all vectors in C.
 
-    points         number and id of the point, row number and id of the passage
-    point_vectors  the ``vec0`` table, by the point's number; ``vec0`` compares no larger rowids
-    record         who made the file, and the state of its points
-
 ``apsw`` has an SQLite that can load extensions; the SQLite of many Pythons cannot.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
 from catalog.core.files import make_folder
 from catalog.store.database import EngineSetup
-from catalog.store.vectors.points import CHUNK, SEQ, FoundPoint, Point, PointEngine
-
-if TYPE_CHECKING:
-    from catalog.store.vectors.base import Vector
+from catalog.store.vectors.base import Vector
+from catalog.store.vectors.points import Point, PointEngine
 
 try:
     import apsw
@@ -33,16 +26,12 @@ except ImportError as error:
 
 FILE = "points.db"
 MOST_NEAREST = 4_096  # the largest ``k`` of a search in a vec0 table
-_DROP = "".join(f"drop table if exists {name};" for name in ("points", "record", "point_vectors"))
 _TABLES = """
-create table points (
-    number integer primary key, id integer not null unique,
-    seq integer not null, chunk text not null
-);
-create index points_seq on points (seq);
-create table record (made_by text not null);
-create virtual table point_vectors using vec0(embedding float[{width}] distance_metric=l2);
+create table record (json text not null);
+create virtual table points using vec0(embedding float[{width}] distance_metric=l2);
 """
+_ADD = "insert into points (rowid, embedding) values (?, ?)"
+_AMONG = "rowid in (select value from json_each(?))"
 _BLOCKED = (
     apsw.FullError, apsw.CantOpenError, apsw.NoMemError, apsw.ReadOnlyError, apsw.PermissionsError,
     apsw.IOError,
@@ -63,136 +52,90 @@ class SqliteVecEngine(PointEngine):
         self._connection: apsw.Connection | None = None
         self._alone = RLock()
 
-    def open(self, *, anew: bool = False) -> str:
-        """Return the state in the record; create the file if it is missing or damaged."""
-        if not anew:
-            try:
-                ((text,),) = self._run("select made_by from record")
-                state = str((record := json.loads(text)).pop("state"))
-                if record == self._made():
-                    return state
-            except EngineBlockedError:
-                raise
-            except (EngineError, ValueError):
-                pass  # it is created again
+    def _open(self, *, anew: bool) -> dict[str, Any]:  # noqa: ARG002
         try:
-            self._run(_DROP + _TABLES.format(width=self.dim + 1))
+            ((record,),) = self._run("select json from record")
+            return dict(json.loads(record))
         except EngineBlockedError:
             raise
-        except EngineError:  # a file that SQLite cannot read
+        except (EngineError, ValueError, TypeError):
+            return {}  # it is created again
+
+    def _create(self, record: dict[str, Any]) -> None:
+        tables = _TABLES.format(width=self.dim + 1)
+        try:  # another process may have the file open
+            self._run(f"drop table if exists points; drop table if exists record; {tables}")
+        except EngineBlockedError:
+            raise
+        except EngineError:  # no SQLite file
             self._release()
             for stale in self.folder.glob(f"{FILE}*"):
                 stale.unlink()
-            self._run(_TABLES.format(width=self.dim + 1))
-        return ""
+            self._run(tables)
+        self._write(record)
 
-    def note(self, state: str) -> None:
-        """Replace the record."""
-        made_by = json.dumps(self._made() | {"state": state})
-        self._run("delete from record")
-        self._run("insert into record values (?)", (made_by,))
+    def _write(self, record: dict[str, Any]) -> None:
+        self._run("delete from record; insert into record values (?)", (json.dumps(record),))
 
-    def count(self) -> int:
-        """Return the number of points."""
+    def _count(self) -> int:
         return int(self._run("select count(*) from points")[0][0])
 
-    def ids(self) -> dict[int, int]:
-        """Return the row number of every point by its id."""
-        joined = "points join point_vectors on point_vectors.rowid = number"
-        return dict(self._run(f"select id, seq from {joined}"))
+    def _ids(self) -> list[int]:
+        return [number for (number,) in self._run("select rowid from points")]
 
-    def add(self, points: Sequence[Point]) -> None:
-        """Add points, or replace those of the same id."""
-        with self._transaction() as connection:
-            self._delete(connection, "id", [one.id for one in points])
-            for one in points:
-                row = (one.id, one.payload[SEQ], one.payload[CHUNK])
-                connection.execute("insert into points (id, seq, chunk) values (?, ?, ?)", row)
-                vector = (connection.last_insert_rowid(), _lengthen(one.vector))
-                connection.execute(
-                    "insert into point_vectors (rowid, embedding) values (?, ?)", vector
-                )
+    def _add(self, points: Sequence[Point]) -> None:
+        self._remove([one.id for one in points])  # vec0 replaces none
+        self._run(_ADD, *[(one.id, _lengthen(one.vector)) for one in points])
 
-    def remove(self, seqs: list[int]) -> None:
-        """Remove the points of these passages."""
-        with self._transaction() as connection:
-            self._delete(connection, "seq", seqs)
+    def _remove(self, ids: list[int]) -> None:
+        self._run(f"delete from points where {_AMONG}", (json.dumps(ids),))
 
-    def _delete(self, connection: apsw.Connection, column: str, values: list[int]) -> None:
-        chosen, given = f"{column} in (select value from json_each(?))", (json.dumps(values),)
-        numbers = f"select number from points where {chosen}"
-        connection.execute(f"delete from point_vectors where rowid in ({numbers})", given)
-        connection.execute(f"delete from points where {chosen}", given)
-
-    def find(self, vector: Vector, limit: int, seqs: list[int] | None) -> list[FoundPoint]:
-        """Return the points of these passages nearest to a vector, best first."""
-        blob = np.array((*vector, 0.0), "<f4").tobytes()
-        values = () if seqs is None else (json.dumps(seqs),)
-        chosen = "select number from points where seq in (select value from json_each(?))"
-        some = "" if seqs is None else f"and rowid in ({chosen})"
-        if limit <= MOST_NEAREST:
-            nearest = f"""select rowid as number, distance from point_vectors
-                where embedding match ? and k = ? {some}"""
-            given = (blob, limit, *values)
-        else:  # about ten times slower
-            nearest = f"""select rowid as number, vec_distance_l2(embedding, ?) as distance
-                from point_vectors where true {some} order by distance limit ?"""
-            given = (blob, *values, limit)
-        query = f"select seq, chunk, distance from ({nearest}) join points using (number)"
+    def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
+        values = () if ids is None else (json.dumps(ids),)
+        some = "" if ids is None else f"and {_AMONG}"
+        given: tuple[Any, ...] = (np.array((*vector, 0.0), "<f4").tobytes(), limit, *values)
+        nearest = f"select rowid, distance from points where embedding match ? and k = ? {some}"
+        if limit > MOST_NEAREST:  # about ten times slower
+            given = (given[0], *values, limit)
+            nearest = f"""select rowid, vec_distance_l2(embedding, ?) as distance from points
+                where true {some} order by distance limit ?"""
         squared = float(vector @ vector)
-        found = [
-            FoundPoint(seq, chunk, (squared + 1 - distance**2) / 2)
-            for seq, chunk, distance in self._run(query, given)
-        ]
-        return sorted(found, key=lambda one: -one.score)
-
-    def drop(self) -> None:
-        """Close the file; whoever removes the dataset removes the folder."""
-        self.close()
+        found = self._run(nearest, given)
+        return [(number, (squared + 1 - distance**2) / 2) for number, distance in found]
 
     def close(self) -> None:
         """Release the file."""
         super().close()
         self._release()
 
-    def _made(self) -> dict[str, Any]:
-        return {**self.made_by, "store": self.database.meta("store_id")}
-
     def _release(self) -> None:
         with self._alone:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
-    @contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
-        with self._alone, _translate_errors("use its file"):
-            if self._connection is None:
-                make_folder(self.folder)
-                self._connection = connection = apsw.Connection(str(self.folder / FILE))
-                connection.set_busy_timeout(60_000)
-                connection.enable_load_extension(True)
-                connection.load_extension(sqlite_vec.loadable_path())
-                connection.enable_load_extension(False)
-                connection.execute("pragma journal_mode = wal")
-            with self._connection:
-                yield self._connection
+    def _run(self, query: str, *values: tuple[Any, ...]) -> list[Any]:
+        """Return the rows of statements, run once for each of ``values`` in one transaction."""
+        try:
+            with self._alone, self._opened() as connection:
+                found = [*connection.executemany(query, values or [()])]
+        except _BLOCKED as error:
+            raise EngineBlockedError(f"the vector index cannot use its file: {error}") from error
+        except (apsw.Error, OSError) as error:
+            raise EngineError(f"the vector index cannot use its file: {error}") from error
+        return found
 
-    def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._transaction() as connection:
-            return list(connection.execute(query, values))
+    def _opened(self) -> apsw.Connection:
+        if self._connection is None:
+            make_folder(self.folder)
+            self._connection = connection = apsw.Connection(str(self.folder / FILE))
+            connection.set_busy_timeout(60_000)
+            connection.enable_load_extension(True)
+            connection.load_extension(sqlite_vec.loadable_path())
+            connection.enable_load_extension(False)
+            connection.execute("pragma journal_mode = wal")
+        return self._connection
 
 
 def _lengthen(vector: Vector) -> bytes:
     return np.array((*vector, 0.0 if vector.any() else 1.0), "<f4").tobytes()
-
-
-@contextmanager
-def _translate_errors(doing: str) -> Iterator[None]:
-    """Turn errors of the file and the disk into ours."""
-    try:
-        yield
-    except _BLOCKED as error:
-        raise EngineBlockedError(f"the vector index cannot {doing}: {error}") from error
-    except (apsw.Error, OSError) as error:
-        raise EngineError(f"the vector index cannot {doing}: {error}") from error
