@@ -44,10 +44,22 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.library.useless_legs import find_useless_leg, measure_agreement
-from catalog.retrieval.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
-from catalog.retrieval.fusion import NO_WORDS, FusedHit, RankedList, relative_score, rrf, single
+from catalog.retrieval.fusion import (
+    BY_MEANING,
+    BY_WORDS,
+    DEPTH,
+    NO_WORDS,
+    PRIOR,
+    Balance,
+    FusedHit,
+    RankedList,
+    adaptive,
+    relative_score,
+    rrf,
+    single,
+)
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.query_words import find_words
-from catalog.retrieval.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
 from catalog.store.schema import chunks

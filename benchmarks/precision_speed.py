@@ -27,7 +27,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models.packaged import MS_MARCO, locate
 from catalog.retrieval.expansion import ExpansionLine
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 

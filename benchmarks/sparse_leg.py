@@ -32,9 +32,16 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.retrieval.adaptive import DEPTH, adaptive
-from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, single
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.fusion import (
+    DEPTH,
+    FusedHit,
+    Leg,
+    RankedList,
+    adaptive,
+    relative_score,
+    single,
+)
+from catalog.retrieval.parts import SearchParts
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction, Spread
 from catalog.store.schema import chunks

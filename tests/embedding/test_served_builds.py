@@ -13,7 +13,7 @@ from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.parts import SearchParts
 from catalog.search_v2.retrievers import VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction

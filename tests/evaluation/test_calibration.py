@@ -18,8 +18,8 @@ from catalog.evaluation.calibration import (
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.relevance import Calibration, Features
-from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

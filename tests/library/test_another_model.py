@@ -16,7 +16,7 @@ from catalog.store.backup import back_up, restore
 from catalog.store.database import store_file
 from catalog.store.embedding_cache import StoredModel, adopt_model
 from catalog.store.schema import embeddings
-from fakes import DIM, WordEncoder, open_library, write
+from fakes import DIM, WordEncoder, open_library, open_qdrant_library, write
 
 OTHER = StoredModel("words2", "words-2", DIM)
 
@@ -108,16 +108,34 @@ def test_no_index_is_given_out_once_the_model_changed(home, part):
             getattr(library.indexes, part)("bread")
 
 
-def test_a_model_that_changes_during_a_search_is_noticed(home, monkeypatch):
+def change_model_after(monkeypatch, engine, step, home):
+    do = getattr(engine, step)
+
+    def do_and_change(*given):
+        answer = do(*given)
+        monkeypatch.undo()
+        rebuild_with_other(home)
+        return answer
+
+    monkeypatch.setattr(engine, step, do_and_change)
+
+
+def test_a_search_is_whole_though_the_model_changes_and_the_next_one_is_refused(home, monkeypatch):
     with open_library(home, vector_engine="flat") as library:
-        service, engine = SearchServiceV2(library), library.indexes.flat("bread")
-        at = engine.at
+        service, words = SearchServiceV2(library), library.indexes.lexical("bread")
+        before = [(one.path, one.score) for one in service.search("flour", dataset="bread")]
+        change_model_after(monkeypatch, words, "search", home)
+        beside = service.search("flour", dataset="bread", strict=True)
+        assert [(one.path, one.score) for one in beside] == before
+        with pytest.raises(EmbeddingMismatchError):
+            service.search("flour", dataset="bread", mode="vector")
 
-        def at_meanwhile(connection):
-            rebuild_with_other(home)
-            return at(connection)
 
-        monkeypatch.setattr(engine, "at", at_meanwhile)
+@pytest.mark.parametrize("step", ["at", "follow"])
+def test_an_index_that_follows_another_model_during_a_search_gives_no_hits(home, monkeypatch, step):
+    with open_qdrant_library(home) as library:
+        service, engine = SearchServiceV2(library), library.indexes.vector("bread")
+        change_model_after(monkeypatch, engine, step, home)
         with pytest.raises(EmbeddingMismatchError):
             service.search("flour", dataset="bread", mode="vector")
 

@@ -11,7 +11,7 @@ from catalog.store.cards import count_without_card
 from catalog.store.schema import document_cards
 from fakes import open_library, write
 
-MODULES = ("library.browse", "retrieval.candidates")
+MODULES = ("library.browse", "retrieval.route")
 ON = {"router_enabled": True, "router_documents": 1}
 
 

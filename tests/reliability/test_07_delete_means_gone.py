@@ -9,7 +9,7 @@ from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.runs import run_backends
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.schema import meta
 from fakes import open_library, open_qdrant_library, write

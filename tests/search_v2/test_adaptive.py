@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.retrieval.adaptive import (
+from catalog.retrieval.fusion import (
     BY_MEANING,
     BY_WORDS,
     DEPTH,
     PRIOR,
     Balance,
-    Scale,
+    FoundWords,
+    RankedList,
     adaptive,
     balance_of_languages,
     rarity_of,
 )
-from catalog.retrieval.fusion import FoundWords, RankedList
 from catalog.store.engine_types import FLAT, Spread
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
@@ -37,7 +37,7 @@ def falling(names, first, last):
 
 
 def scores_of(fused):
-    return {hit.chunk_id: hit.score for hit in fused}
+    return {hit.key: hit.score for hit in fused}
 
 
 def test_the_share_of_the_vector_leg_grows_with_what_the_best_keyword_hit_lacks():
@@ -93,13 +93,13 @@ def test_a_score_is_the_sum_of_what_both_legs_give():
 
 def test_a_lexical_list_that_holds_all_that_matched_is_measured_from_zero():
     full = ranked("lexical", falling([f"l{n}" for n in range(DEPTH)], 9.0, 4.0))
-    assert Scale.of(ranked("lexical", {"a": 9.0, "b": 4.0})) == Scale(floor=0.0, deviation=2.0)
-    assert Scale.of(full).floor == pytest.approx(4.0)
+    assert [one.score for one in adaptive([ranked("lexical", {"a": 9.0, "b": 4.0})])] == [4.5, 2.0]
+    assert adaptive([full])[0].score == pytest.approx(2.5)
 
 
-def test_a_vector_list_is_measured_from_its_last_hit_and_nothing_is_worth_less_than_that():
-    scale = Scale.of(ranked("vector", {"a": 0.9, "b": 0.8}))
-    assert [scale.part(score) for score in (0.9, 0.8, 0.1)] == pytest.approx([1.0, 0.0, 0.0])
+def test_a_vector_list_is_measured_from_its_last_hit():
+    scores = [one.score for one in adaptive([ranked("vector", {"a": 0.9, "b": 0.8})])]
+    assert scores == pytest.approx([1.0, 0.0])
 
 
 def test_what_lies_deeper_than_the_first_hundred_changes_nothing_before_it():
@@ -109,15 +109,15 @@ def test_what_lies_deeper_than_the_first_hundred_changes_nothing_before_it():
     first = dict(list(deep_scores.items())[:DEPTH])
     deep = adaptive([lexical, ranked("vector", deep_scores)])
     shallow = adaptive([lexical, ranked("vector", first)])
-    assert [(one.chunk_id, one.score) for one in deep][:100] == [
-        (one.chunk_id, one.score) for one in shallow
+    assert [(one.key, one.score) for one in deep][:100] == [
+        (one.key, one.score) for one in shallow
     ][:100]
 
 
 def test_a_leg_that_is_alone_or_found_nothing_leaves_the_order_to_the_other():
     vector = ranked("vector", {"b": 0.9, "a": 0.8, "c": 0.7})
-    assert [one.chunk_id for one in adaptive([vector])] == ["b", "a", "c"]
-    assert [one.chunk_id for one in adaptive([ranked("lexical", {}), vector])] == ["b", "a", "c"]
+    assert [one.key for one in adaptive([vector])] == ["b", "a", "c"]
+    assert [one.key for one in adaptive([ranked("lexical", {}), vector])] == ["b", "a", "c"]
     assert adaptive([]) == adaptive([ranked("lexical", {}), ranked("vector", {})]) == []
 
 
@@ -131,7 +131,7 @@ def test_equal_scores_are_no_reason_to_prefer_anything():
     fused = adaptive(
         [ranked("vector", {"b": 0.5, "a": 0.5}), ranked("lexical", {"c": 0.0}, spread=FLAT)]
     )
-    assert [(one.chunk_id, one.score) for one in fused] == [("b", 0.0), ("c", 0.0), ("a", 0.0)]
+    assert [(one.key, one.score) for one in fused] == [("b", 0.0), ("c", 0.0), ("a", 0.0)]
 
 
 def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
@@ -182,7 +182,7 @@ def test_the_rarity_of_a_word_falls_from_1_in_one_passage_to_0_at_four_fifths_of
 def test_a_best_keyword_hit_with_a_rare_word_counts_as_one_with_most_words(rare, rarity, share):
     lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, cover=0.2, rare=rare, rarity=rarity)
     hits = adaptive([lexical, ranked("vector", {"a": 0.9, "c": 0.8})], BALANCE)
-    both = next(hit for hit in hits if hit.chunk_id == "a")
+    both = next(hit for hit in hits if hit.key == "a")
     weights = {part.source.leg: part.source.weight for part in both.contributions}
     assert weights == pytest.approx({"lexical": 1 - share, "vector": share})
 
@@ -194,7 +194,7 @@ def test_every_passage_with_a_rare_word_gains_by_it_whichever_leg_found_it():
     assert scores_of(fused) == pytest.approx(
         {"b": 0.8 * 2 + 1, "c": 0.6 * 2 + 1, "a": 0.8 * 4.5, "d": 0.6}
     )
-    assert {hit.chunk_id: hit.bonus for hit in fused} == {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}
+    assert {hit.key: hit.bonus for hit in fused} == {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}
 
 
 scores = st.dictionaries(
@@ -206,7 +206,7 @@ scores = st.dictionaries(
 def test_every_score_adds_up_is_not_negative_and_inputs_do_not_change(lexical, vector):
     lists = [ranked("lexical", lexical, weight=2.0), ranked("vector", vector, weight=2.0)]
     fused = adaptive(lists)
-    assert {one.chunk_id for one in fused} == lexical.keys() | vector.keys()
+    assert {one.key for one in fused} == lexical.keys() | vector.keys()
     assert all(one.score == sum(share.contribution for share in one.contributions) for one in fused)
     assert all(one.score >= 0 for one in fused)
     assert lists == [ranked("lexical", lexical, weight=2.0), ranked("vector", vector, weight=2.0)]

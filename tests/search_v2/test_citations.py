@@ -70,7 +70,7 @@ def result(passage, reranked=None, **more):
         RankedList("lexical", "bm25", "keys", "original", 1.1, (("c1", 3.3),)),
         RankedList("vector", "qdrant", "keys", "original", 0.7, (("c0", 0.9), ("c1", 0.8))),
     ]
-    fused = next(one for one in rrf(lists) if one.chunk_id == "c1")
+    fused = next(one for one in rrf(lists) if one.key == "c1")
     scored = Passage(passage, fused.score, fused, relevance=0.5, certainty="likely")
     if reranked is not None:
         score = reranked.fused_part + reranked.rerank_part

@@ -9,8 +9,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.retrieval.compare import compare_paths
 from catalog.search_v2 import HybridRetrieverFactoryV2
+from catalog.search_v2.compare_with_v1 import compare_paths
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

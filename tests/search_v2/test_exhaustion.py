@@ -4,8 +4,9 @@ import pytest
 
 from catalog.core.query import parse_query
 from catalog.library.indexing import Indexer
-from catalog.retrieval.hybrid import find
 from catalog.retrieval.legs import Question, plan_legs
+from catalog.retrieval.search import find
+from catalog.retrieval.stages import StageLog
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from fakes import open_library, write
@@ -28,7 +29,7 @@ def is_exhausted(tmp_path):
         def search(mode, *, lexical=10, vector=10, fused=10):
             query, within = parse_query("tea", max_chars=100), Restriction("tea")
             legs = plan_legs(parts, within, query.parts, mode, k_lex=lexical, k_dense=vector)
-            return find(parts, legs, Question("tea"), fused).is_exhausted
+            return find(parts, legs, Question("tea"), fused, StageLog()).is_exhausted
 
         yield search
 
@@ -60,7 +61,7 @@ def test_legs_go_no_deeper_than_documents_can_fill_the_answer(tmp_path, text, is
     write(tmp_path / "tea", long_dot_md=long, short_dot_md=text)
     with open_library(tmp_path / "home", chunk_size=20, chunk_overlap=0) as library:
         Indexer(library).build(tmp_path / "tea", "tea")
-        results = SearchServiceV2(library).search("tea 7", top_k=10)
+        results = SearchServiceV2(library).search("tea 7", top_k=20)
     (select,) = (stage for stage in results.stages if stage.name == "select")
-    assert len(results) == 4  # three of the long document, and one
+    assert len(results) == 8  # one in 20 of the long document, and one
     assert ("times deeper" in select.note) == is_deeper

@@ -13,7 +13,7 @@ def ranked(*ids, leg="lexical", weight=1.0, origin="original", scores=None):
 
 
 def by_id(fused):
-    return {one.chunk_id: one.score for one in fused}
+    return {one.key: one.score for one in fused}
 
 
 def test_rrf_without_bonus_is_the_papers_formula_counting_ranks_from_one():
@@ -55,7 +55,7 @@ def test_order_is_by_score_then_by_best_single_rank_then_by_id():
     )
     assert [one.score for one in fused] == [3.0, 3.0, 1.0, 1.0, 1.0, 1.0]
     # the higher score though n is second; then rank 1 though z is last by id; then the smaller id
-    assert [one.chunk_id for one in fused] == ["m", "n", "c", "z", "b", "y"]
+    assert [one.key for one in fused] == ["m", "n", "c", "z", "b", "y"]
 
 
 def test_equal_sums_of_reciprocal_ranks_go_to_the_better_single_rank():
@@ -63,7 +63,7 @@ def test_equal_sums_of_reciprocal_ranks_go_to_the_better_single_rank():
     lists = [ranked("b"), ranked("x", "y", "a"), ranked("x", "y", "a")]
     fused = rrf(lists, k=1, bonus_first=0, bonus_second=0)
     assert by_id(fused)["a"] == by_id(fused)["b"]
-    assert [one.chunk_id for one in fused] == ["x", "y", "b", "a"]
+    assert [one.key for one in fused] == ["x", "y", "b", "a"]
 
 
 def test_relative_score_maps_each_list_to_its_own_range():
@@ -87,7 +87,7 @@ def test_words_speak_for_both_legs_where_a_passage_has_no_vector_yet():
 
 def test_a_passage_without_a_vector_is_where_it_would_be_if_both_legs_ranked_it_alike():
     def place(lists, **more):
-        return [one.chunk_id for one in rrf(lists, **more)].index("new")
+        return [one.key for one in rrf(lists, **more)].index("new")
 
     words = ranked("a", "new", "b", "c")
     whole = place([words, ranked("b", "new", "a", "c", leg="vector")])
@@ -124,7 +124,7 @@ def test_every_score_adds_up_and_no_input_changes(lists, k):
     copies = [RankedList(o.leg, o.engine, o.query, o.origin, o.weight, o.hits) for o in given_lists]
     for fused in (rrf(given_lists, k=k), relative_score(given_lists)):
         assert given_lists == copies
-        assert {one.chunk_id for one in fused} == {i for one in lists for i in one}
+        assert {one.key for one in fused} == {i for one in lists for i in one}
         assert [one.score for one in fused] == sorted((o.score for o in fused), reverse=True)
         for one in fused:
             assert sum(share.contribution for share in one.contributions) + one.bonus == one.score
@@ -134,4 +134,4 @@ def test_every_score_adds_up_and_no_input_changes(lists, k):
 def test_rrf_does_not_depend_on_the_order_of_the_lists(one, other):
     lists = [ranked(*one), ranked(*other, leg="vector")]
     forward, backward = rrf(lists), rrf(lists[::-1])
-    assert [o.chunk_id for o in forward] == [o.chunk_id for o in backward]
+    assert [o.key for o in forward] == [o.key for o in backward]

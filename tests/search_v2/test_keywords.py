@@ -8,11 +8,10 @@ from builders import make_database, put
 from catalog.core.documents import Chunk, Locator
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.retrieval.adaptive import OTHER_JOINTS
-from catalog.retrieval.fusion import FoundWords, RankedList, rrf
-from catalog.retrieval.hybrid import prefer_words
+from catalog.retrieval.fusion import OTHER_JOINTS, FoundWords, RankedList, rrf
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import find_words, how_written, keywords_of, looks_like_name
+from catalog.retrieval.search import prefer_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
@@ -145,7 +144,7 @@ def found_words(request, tmp_path):
     seqs = [seq for path, text in texts.items() for seq in put(database, "notes", path, text)]
     with database.read() as connection:
         stored = load_chunks(connection, "notes", seqs, damaged=[]).values()
-    paths = {one.chunk_id: one.path for one in stored}
+    paths = {one.seq: one.path for one in stored}
     makers = {
         "bm25": lambda: Bm25Engine(WordIndex(database, "notes", tmp_path / "index")),
         "fts": lambda: FtsEngine(database, "notes"),
@@ -153,7 +152,10 @@ def found_words(request, tmp_path):
     engine = makers[request.param]()
 
     def run(text, within=WHOLE):
-        found = find_words(database, engine, within, text, engine.search(text, 10, within))
+        hits = engine.search(text, 10, within)
+        with database.read() as connection:
+            of_hits = [hit.seq for hit in hits]
+            found = find_words(connection, engine, within, text, hits, of_hits)
         return found, {paths[name] for name in found.rare}
 
     yield run
@@ -198,7 +200,7 @@ def passages(texts, lexical=(), vector=(), weight=2.0, bonus=0.0):
     ]
     fused = rrf(lists, k=0, bonus_first=bonus, bonus_second=0.0)
     return [
-        Passage(chunk(texts[one.chunk_id], one.chunk_id), one.score, one, frozenset({"lex", "vec"}))
+        Passage(chunk(texts[one.key], one.key), one.score, one, frozenset({"lex", "vec"}))
         for one in fused
     ]
 

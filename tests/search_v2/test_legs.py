@@ -11,9 +11,8 @@ from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.retrieval.fusion import NO_WORDS
 from catalog.retrieval.legs import Question, run_leg
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.parts import SearchParts
 from catalog.search_v2 import SimilarityThreshold
 from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
@@ -81,20 +80,6 @@ def test_forbidden_chunks_are_never_returned_as_filler(database, engine):
     assert LexicalRetriever(database, engine, within, 50).retrieve("flour") == []
 
 
-def test_a_chunk_that_vanished_after_it_was_hit_is_left_out(database, engine, monkeypatch):
-    put(database, "notes", "a.md", "flour one")
-    put(database, "notes", "b.md", "flour two")
-    real = engine.search
-
-    def hit_then_drop(*arguments):
-        hits = real(*arguments)
-        drop(database, "notes", "a.md")
-        return hits
-
-    monkeypatch.setattr(engine, "search", hit_then_drop)
-    assert texts(LexicalRetriever(database, engine, WHOLE, 10).retrieve("flour")) == ["flour two"]
-
-
 def test_changes_need_no_new_retriever(database, engine):
     retriever = LexicalRetriever(database, engine, WHOLE, 10)
     put(database, "notes", "a.md", "flour")
@@ -108,7 +93,7 @@ def test_a_leg_with_a_sub_query_looks_for_that_whatever_it_is_given(database, en
     put(database, "notes", "b.md", "salt")
     retriever = LexicalRetriever(database, engine, WHOLE, 10, SubQuery("lex", "salt"))
     assert texts(retriever.retrieve("flour")) == ["salt"]
-    assert run_leg(retriever.leg, Question("flour")).query == SubQuery("lex", "salt")
+    assert run_leg(database, retriever.leg, Question("flour")).query == SubQuery("lex", "salt")
 
 
 def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine, monkeypatch):
@@ -119,7 +104,7 @@ def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine
     retriever = LexicalRetriever(database, engine, WHOLE, 10)
     with pytest.raises(ZeroDivisionError):
         retriever.retrieve("flour")
-    run = run_leg(retriever.leg, Question("flour"))
+    run = run_leg(database, retriever.leg, Question("flour"))
     assert (run.leg, list(run.hits), str(run.error)) == ("lexical", [], "ZeroDivisionError: inside")
     assert isinstance(run.error, EngineError)
 
@@ -190,19 +175,6 @@ def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(anima
     # "cat" is in one passage alone: .8 of the words, which is enough
     rare = animals.search("cat swims through rivers", explain=True)
     assert weights_of(rare)["lexical"] == pytest.approx(2 * 0.35)
-
-
-def test_the_keyword_leg_says_which_words_of_the_users_query_its_hits_contain(animals):
-    engine, restriction = animals.parts.lexical("animals"), Restriction("animals")
-    database = animals.parts.database
-    leg = LexicalRetriever(database, engine, restriction, 5)
-    words = run_leg(leg.leg, Question("cat swims through rivers")).words
-    assert (words.cover, len(words.rare)) == (0.25, 1)
-    nothing = run_leg(leg.leg, Question("swims through rivers"))
-    assert (list(nothing.hits), nothing.words) == ([], NO_WORDS)
-    expanded = SubQuery("lex", "cat", origin="expansion")
-    more = LexicalRetriever(database, engine, restriction, 5, expanded)
-    assert run_leg(more.leg, Question("cat")).words == NO_WORDS
 
 
 def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_path):

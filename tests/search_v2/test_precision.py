@@ -8,8 +8,8 @@ from catalog.core.errors import ConfigError, InputError, QueryError, RerankError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
 from catalog.retrieval.expanded import explain_strong_signal
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
-from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library

@@ -7,7 +7,7 @@ from catalog.core.settings.loading import find_presets
 from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder
 from scripted import ScriptedReranker, ScriptedSource

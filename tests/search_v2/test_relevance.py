@@ -9,8 +9,8 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.documents import Chunk, Locator
-from catalog.retrieval.adaptive import adaptive
-from catalog.retrieval.fusion import FoundWords, RankedList, relative_score, rrf
+from catalog.retrieval.fusion import FoundWords, RankedList, adaptive, relative_score, rrf
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.relevance import (
     WORDS_ONLY,
@@ -22,7 +22,6 @@ from catalog.retrieval.relevance import (
     packaged_calibration,
     save_calibration,
 )
-from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.postprocessors import RelevanceEstimator
 from catalog.store.engine_types import Spread
@@ -63,8 +62,8 @@ def passages(*lists, texts=None, heard=("lex", "vec")):
     texts = texts or {}
     fused = rrf(lists, k=0, bonus_first=0.0, bonus_second=0.0)
     return {
-        one.chunk_id: Passage(
-            chunk(one.chunk_id, texts.get(one.chunk_id, "text")), one.score, one, frozenset(heard)
+        one.key: Passage(
+            chunk(one.key, texts.get(one.key, "text")), one.score, one, frozenset(heard)
         )
         for one in fused
     }

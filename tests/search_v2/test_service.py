@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 
 import pytest
 from filelock import FileLock
@@ -26,7 +25,6 @@ from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Hit, Hits
 from catalog.store.schema import documents
 from catalog.store.vectors.base import POINTS_LOCK
 from fakes import WordEncoder, open_library, open_qdrant_library, write
@@ -313,24 +311,6 @@ def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(
     assert "ZeroDivisionError" in stage(answer, "lexical").note
 
 
-def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
-    own_service, library, monkeypatch
-):
-    engine = library.indexes.lexical("notes")
-    real = engine.search
-
-    def search(*asked):
-        found = real(*asked)
-        return Hits([*found, Hit(999_999, 0.001)], found.spread)
-
-    monkeypatch.setattr(engine, "search", search)
-    answer = own_service.search("bake bread", dataset="notes")
-    assert answer[0].path == "bread.txt"
-    assert "disappeared" in stage(answer, "fuse").note
-    with pytest.raises(StageFailedError, match="fuse"):
-        own_service.search("bake bread", dataset="notes", strict=True)
-
-
 def test_a_second_holder_of_the_index_gets_exact_results_and_a_note(tmp_path, notes):
     home = tmp_path / "home"
     with open_qdrant_library(home) as library:
@@ -360,7 +340,6 @@ def test_no_document_gives_more_passages_than_the_cap_and_the_answer_is_filled(t
         counts = [hit.path for hit in answer].count("long.md")
         assert counts == 3
         assert len(answer) == 8
-        assert "deeper" in stage(answer, "select").note
 
 
 @pytest.mark.both_stores
@@ -415,32 +394,6 @@ def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(serv
     later = asyncio.run(again.aretrieve(QueryBundle("bake bread")))
     assert found == [node.node_id for node in later]
     assert found
-
-
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_legs_run_at_the_same_time(own_service, library, monkeypatch, how):
-    """Each leg waits inside for the other: run one after the other they would never meet."""
-    meeting = threading.Barrier(2, timeout=20)
-
-    def meet_then(real):
-        met = iter([True])
-
-        def search(*arguments):
-            if next(met, False):  # the lexical leg may look for a rare word alone later
-                meeting.wait()
-            return real(*arguments)
-
-        return search
-
-    words, vectors = library.indexes.lexical("notes"), library.indexes.vector("notes")
-    monkeypatch.setattr(words, "search", meet_then(words.search))
-    monkeypatch.setattr(vectors, "at", meet_then(vectors.at))
-    retriever = HybridRetrieverFactoryV2(own_service.parts).build("notes")
-    if how == "sync":
-        found = retriever.retrieve("bake bread")
-    else:
-        found = asyncio.run(retriever.aretrieve("bake bread"))
-    assert found[0].node.metadata["path"] == "bread.txt"
 
 
 def test_a_query_engine_answers_with_sources_and_asks_no_model(service):

@@ -14,6 +14,7 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
+from catalog.retrieval.fusion import FoundWords
 from catalog.retrieval.query_words import cover_of, query_words
 from catalog.retrieval.snippets import find_snippet
 from catalog.search_v2.service import SearchServiceV2
@@ -404,7 +405,8 @@ def test_the_cover_is_the_share_of_the_querys_words_that_a_passage_has(query, co
     ],
 )
 def test_a_rarer_word_has_more_of_the_cover(weights, cover):
-    assert cover_of(chunk("Keys are rotated."), "keys of lamps", weights) == pytest.approx(cover)
+    found = FoundWords(weights=weights)
+    assert cover_of(chunk("Keys are rotated."), "keys of lamps", found) == pytest.approx(cover)
 
 
 def test_stop_words_of_the_querys_own_language_are_none_in_a_passage_of_another():

@@ -35,7 +35,7 @@ from catalog.retrieval.relevance import TELLING, is_english
 if TYPE_CHECKING:
     from catalog.answers.extracting import Candidate
     from catalog.core.results import SearchResults
-    from catalog.retrieval.search_parts import SearchParts
+    from catalog.retrieval.parts import SearchParts
 
 NO_PASSAGE = "no passage was found"
 _CONSTANT, _CONFIDENCE, _READ, _SHARE = 0.684, 0.5, 0.093, 0.376

@@ -25,7 +25,7 @@ from catalog.core.params import Mode, SearchParams
 from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.retrieval.relevance import FEATURES, Calibration, Features, extract_features
-from catalog.retrieval.searcher import find_passages
+from catalog.retrieval.search import find_passages
 
 if TYPE_CHECKING:
     import numpy.typing as npt

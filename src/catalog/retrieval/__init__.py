@@ -1,10 +1,10 @@
 """Search as plain functions, without a framework.
 
-searcher.py     the search itself: read, gather, refine, shape; and the service that runs it
+search.py       the search itself: read, rank, fuse, select, refine, shape
+searcher.py     the search of one opened store
 request.py      the parameters of a call, checked
 legs.py         one leg: by words or by meaning
-hybrid.py       legs at the same time, fused over one state of the store
-candidates.py   routing, depth, expansion and selection around them
+route.py        documents chosen first, if the router is on
 refine.py       rerank, relevance, cuts, best sentences, temporal expansion
 shape.py        passages as results
 """

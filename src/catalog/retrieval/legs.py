@@ -1,4 +1,4 @@
-"""The two legs of a hybrid search: by words and by meaning."""
+"""The two legs of a search, by words and by meaning, each ranked in one state of the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.core.errors import (
     CatalogError,
@@ -20,11 +20,11 @@ from catalog.core.errors import (
 )
 from catalog.core.params import Mode
 from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
-from catalog.retrieval.fusion import NO_WORDS, FoundWords, Leg
-from catalog.retrieval.query_words import find_words
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.fusion import Leg
+from catalog.retrieval.parts import SearchParts
 from catalog.store import Database
-from catalog.store.embedding_cache import Side
+from catalog.store.derived import Following
+from catalog.store.embedding_cache import Side, require_fingerprint
 from catalog.store.engine_types import (
     FLAT,
     Hit,
@@ -37,7 +37,7 @@ from catalog.store.engine_types import (
 )
 from catalog.store.lexical.analysis import UNSPACED
 from catalog.store.lexical.base import LexicalEngine
-from catalog.store.lexical.fts import FtsEngine, find_signs
+from catalog.store.lexical.fts import find_signs
 from catalog.store.listing import allowed_documents, list_source_ids
 from catalog.store.phrases import LEAST
 from catalog.store.vectors.base import nearest
@@ -45,6 +45,7 @@ from catalog.store.vectors.base import nearest
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from sqlalchemy import Connection
 
     Vector = npt.NDArray[np.float32]
 
@@ -57,7 +58,7 @@ UNSEARCHABLE = "the query has no words, or only words that are too common to sea
 class Question(NamedTuple):
     """A query's text, with an optional vector or texts to search by meaning instead.
 
-    The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``. An
+    The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``; an
     embedding of another model is ignored: see :func:`is_foreign`. ``loose`` are quoted phrases that
     do not bind.
     """
@@ -72,9 +73,8 @@ class Question(NamedTuple):
 class LegRun:
     """The answer of one leg to one sub-query: hits, best first, or an error.
 
-    ``spread`` is that of the scores of all chunks of the dataset. ``words`` are the query's words
-    that the keyword hits contain, if requested. ``fallback`` explains why another engine answered,
-    "" if none did. ``damaged`` are documents with a skipped vector.
+    ``spread`` is that of the scores of all chunks of the dataset. ``fallback`` explains why newer
+    passages are missing, "" if none is. ``damaged`` are documents with a skipped vector.
     """
 
     query: SubQuery
@@ -85,7 +85,6 @@ class LegRun:
     note: str = ""
     fallback: str = ""
     damaged: tuple[DamagedDocumentError, ...] = ()
-    words: FoundWords = NO_WORDS
     error: CatalogError | None = None
     ms: float = 0.0
 
@@ -97,31 +96,32 @@ class LegRun:
 
 @dataclass(frozen=True, slots=True)
 class LegQuery:
-    """One leg of one search: the engine to ask for the best ``top_k`` under a restriction.
+    """One leg of one search: what to ask for the best ``top_k`` under a restriction.
 
     With a ``sub_query`` it always searches for that, otherwise for the question it gets.
+    ``prepare`` does, outside of transactions, what may ask a model or a server; ``rank`` gets what
+    it returned, and a connection. ``engine`` is that of a leg by words.
     """
 
     kind: SubQueryKind
     restriction: Restriction
     top_k: int
     sub_query: SubQuery | None
-    ask: Callable[[LegQuery, Question], LegRun]
+    rank: Callable[[Connection, LegQuery, SubQuery, Any], LegRun]
+    prepare: Callable[[LegQuery, Question], Any] | None = None
+    engine: LexicalEngine | None = None
 
     def sub_query_for(self, question: Question) -> SubQuery:
         """Return the sub-query to search for."""
         return self.sub_query or SubQuery(self.kind, question.text)
 
 
-class UnembeddedError(Exception):
-    """A query has no vector, because a key, credit or the model is missing.
+class Prepared(NamedTuple):
+    """What a leg's ``prepare`` returned, or its error, and the milliseconds it took."""
 
-    The lexical leg may still answer.
-    """
-
-    def __init__(self, reason: ConfigError) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
+    value: Any = None
+    error: CatalogError | None = None
+    ms: float = 0.0
 
 
 def lexical_leg(
@@ -132,8 +132,8 @@ def lexical_leg(
     sub_query: SubQuery | None = None,
 ) -> LegQuery:
     """Return the leg by words: BM25 or full text over one dataset, or over several as one."""
-    ask = partial(_search_words, database, engine)
-    return LegQuery("lex", restriction, top_k, sub_query, ask)
+    rank = partial(_rank_words, database)
+    return LegQuery("lex", restriction, top_k, sub_query, rank, engine=engine)
 
 
 def vector_leg(
@@ -141,11 +141,10 @@ def vector_leg(
 ) -> LegQuery:
     """Return the leg by meaning: nearest neighbours. Cosines are comparable between datasets.
 
-    If another process holds the index, or space or permission is missing, the stored vectors are
-    compared instead: the answer is the same, it takes longer, and a note says so. A
-    sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
+    A sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
     """
-    return LegQuery("vec", restriction, top_k, sub_query, partial(_search_meaning, parts))
+    rank, prepare = partial(_rank_meaning, parts), partial(_prepare, parts)
+    return LegQuery("vec", restriction, top_k, sub_query, rank, prepare)
 
 
 def plan_legs(
@@ -201,110 +200,133 @@ def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Questi
     return Question(text, question.embedding, texts, query.loose)
 
 
-def run_leg(leg: LegQuery, question: Question) -> LegRun:
-    """Return the leg's answer; an exception is recorded and not raised.
+def prepare_leg(leg: LegQuery, question: Question) -> Prepared:
+    """Prepare a leg outside of transactions; record an exception."""
+    if leg.prepare is None:
+        return Prepared()
+    started = time.perf_counter()
+    try:
+        return Prepared(leg.prepare(leg, question), None, (time.perf_counter() - started) * 1000)
+    except CatalogError as error:
+        return Prepared(None, error, (time.perf_counter() - started) * 1000)
+    except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
+        return Prepared(None, _as_engine_error(error), (time.perf_counter() - started) * 1000)
+
+
+def run_leg(database: Database, leg: LegQuery, question: Question) -> LegRun:
+    """Return the leg's answer in the present state of the store; record an exception."""
+    prepared = prepare_leg(leg, question)
+    with database.snapshot(), database.read() as connection:
+        return rank_leg(connection, leg, question, prepared)
+
+
+def rank_leg(
+    connection: Connection, leg: LegQuery, question: Question, prepared: Prepared
+) -> LegRun:
+    """Return the leg's answer in the state that the connection sees; record an exception.
 
     Only a :class:`ConfigError` for settings that make the index impossible is raised.
     """
-    started = time.perf_counter()
+    started, sub_query = time.perf_counter(), leg.sub_query_for(question)
+    if prepared.error is not None:
+        return LegRun(sub_query, leg.top_k, error=prepared.error, ms=prepared.ms)
     try:
-        run = leg.ask(leg, question)
+        run = leg.rank(connection, leg, sub_query, prepared.value)
     except ConfigError:
         raise
-    except UnembeddedError as error:
-        run = LegRun(leg.sub_query_for(question), leg.top_k, error=error.reason)
     except CatalogError as error:
-        run = LegRun(leg.sub_query_for(question), leg.top_k, error=error)
+        run = LegRun(sub_query, leg.top_k, error=error)
     except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
-        failure = EngineError(f"{type(error).__name__}: {error}")
-        failure.__cause__ = error
-        run = LegRun(leg.sub_query_for(question), leg.top_k, error=failure)
-    return replace(run, ms=(time.perf_counter() - started) * 1000)
+        run = LegRun(sub_query, leg.top_k, error=_as_engine_error(error))
+    return replace(run, ms=prepared.ms + (time.perf_counter() - started) * 1000)
 
 
-def _search_words(
-    database: Database, engine: LexicalEngine, leg: LegQuery, question: Question
+def _as_engine_error(error: Exception) -> EngineError:
+    failure = EngineError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _rank_words(
+    database: Database, connection: Connection, leg: LegQuery, sub_query: SubQuery, _: None
 ) -> LegRun:
-    """Search by words; also find which words of the user's own query the hits contain."""
-    sub_query, top_k, within = leg.sub_query_for(question), leg.top_k, leg.restriction
-    is_original = sub_query.origin == "original"
+    top_k, within, engine = leg.top_k, leg.restriction, leg.engine
+    assert engine is not None
+    is_original, has_word = sub_query.origin == "original", _HAS_WORD(sub_query.text)
     hits = engine.search(sub_query.text, top_k, within)
-    if len(hits) == 0 and is_original and any(map(UNSPACED.search, within.containing)):
-        hits = _holding(database, leg, hits.fallback)
-    if len(hits) == 0 and is_original and not _HAS_WORD(sub_query.text):
-        found = find_signs(database, sub_query.text, top_k, within)
-        hits = Hits((Hit(seq, LEAST) for seq in found), fallback=hits.fallback)
-    is_blank = len(hits) == 0 and not engine.is_searchable(sub_query.text)
-    missing = UNSEARCHABLE if _HAS_WORD(sub_query.text) else UNWRITTEN
-    note = missing if is_blank else hits.fallback
-    name = FtsEngine.name if hits.fallback else engine.name
-    run = LegRun(sub_query, top_k, name, hits, hits.spread, note, hits.fallback)
-    if not is_original or len(hits) == 0:
-        return run
-    return replace(run, words=find_words(database, engine, within, sub_query.text, hits))
+    if not hits and is_original and any(map(UNSPACED.search, within.containing)):
+        # not every engine cuts words in scripts without spaces
+        seqs = allowed_seqs(connection, within)
+        hits = Hits(Hit(seq, LEAST) for seq in (() if seqs is None else seqs[:top_k].tolist()))
+    if not hits and is_original and not has_word:
+        hits = Hits(Hit(seq, LEAST) for seq in find_signs(database, sub_query.text, top_k, within))
+    missing = UNSEARCHABLE if has_word else UNWRITTEN
+    note = missing if not hits and not engine.is_searchable(sub_query.text) else ""
+    return LegRun(sub_query, top_k, engine.name, hits, hits.spread, note)
 
 
-def _holding(database: Database, leg: LegQuery, fallback: str) -> Hits:
-    """Return passages that contain the quoted phrases, in stored order.
+class _Asked(NamedTuple):
+    """A vector to search by, where it comes from, and the hits of an engine on a server."""
 
-    This is needed because not every engine cuts words in scripts without spaces.
-    """
-    with database.read() as connection:
-        seqs = allowed_seqs(connection, leg.restriction)
-    first = () if seqs is None else seqs[: leg.top_k].tolist()
-    return Hits((Hit(seq, LEAST) for seq in first), fallback=fallback)
+    vector: Vector
+    note: str
+    hits: dict[str, Hits]
 
 
-class _Nearest(NamedTuple):
-    engine: str
-    hits: Hits
-    fallback: str
-    damaged: frozenset[str]
-    size: int
-    spread: Spread
+def _prepare(parts: SearchParts, leg: LegQuery, question: Question) -> list[_Asked]:
+    """Return the vector of the leg's text, if it has words, then the one that the query brings."""
+    import numpy as np
+
+    embed, given = parts.query_vectors.embed, question.embedding
+    sub_query, vectors = leg.sub_query_for(question), list[tuple[Any, str]]()
+    if leg.sub_query is not None:
+        given = None
+    if given is not None:
+        brought = np.asarray(given, dtype=np.float32)
+        is_ours = len(brought) == parts.library.wanted_model.dim and np.isfinite(brought).all()
+        if is_ours and brought.any():
+            vectors.append((brought, "the query's own embedding"))
+        else:
+            parts.tell_foreign_embedding()
+    try:
+        if leg.sub_query is None and question.texts:
+            # as HyDE gives: passages that might answer, and often the query itself
+            texts, own = question.texts, question.text
+            each = [embed(text, "query" if text == own else "document")[0] for text in texts]
+            mean = np.mean([one / np.linalg.norm(one) for one in each], axis=0)
+            mean = np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
+            vectors.insert(0, (mean, f"{len(texts)} texts"))
+        elif _HAS_WORD(sub_query.text):
+            side: Side = "document" if sub_query.kind == "hyde" else "query"
+            vector, is_cached = embed(sub_query.text, side)
+            vectors.insert(0, (vector, "query embedding cached" if is_cached else ""))
+    except ConfigError:
+        if not vectors:
+            raise
+    asked = [_Asked(*one, {}) for one in vectors]
+    if parts.asks_server:  # a server must not be asked in a transaction
+        for vector, _, hits in asked:
+            for name in leg.restriction.datasets:
+                within, engine = leg.restriction.of(name), parts.vector(name)
+                hits[name] = nearest(engine, parts.database, vector, leg.top_k, within)
+    return asked
 
 
-def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
-    sub_query = leg.sub_query_for(question)
-    asked = _vectors(parts, leg, question)
+def _rank_meaning(
+    parts: SearchParts,
+    connection: Connection,
+    leg: LegQuery,
+    sub_query: SubQuery,
+    asked: Sequence[_Asked],
+) -> LegRun:
     if not asked:
         return LegRun(sub_query, leg.top_k, "not asked", note="no word to embed")
-    datasets = leg.restriction.datasets
-    answers = []
-    for vector, note in asked:
-        runs = [_nearest(parts, leg, vector, name) for name in datasets]
-        hits = best_first((hit for run in runs for hit in run.hits), leg.top_k)
-        answers.append((hits, runs, note))
-    scores = [[hit.score for hit in answer[0]] for answer in answers]
-    if len(answers) > 1 and is_foreign(scores[1], scores[0]):
+    run, *brought = [_rank_nearest(parts, connection, leg, sub_query, one) for one in asked]
+    for one in brought:
+        if not is_foreign([hit.score for hit in one.hits], [hit.score for hit in run.hits]):
+            return one
         parts.tell_foreign_embedding()
-        del answers[1]
-    hits, runs, note = answers[-1]
-    fallback = _each_once(run.fallback for run in runs)
-    note = "; ".join(filter(None, (fallback, note)))
-    damaged = _damaged(parts, leg, frozenset(name for run in runs for name in run.damaged))
-    engine = ", ".join(dict.fromkeys(run.engine for run in runs))
-    spread = join_spreads((run.size, run.spread) for run in runs)
-    parts.library.indexes.require_model()  # otherwise these may be scores of two models
-    return LegRun(sub_query, leg.top_k, engine, hits, spread, note, fallback, damaged)
-
-
-def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) -> _Nearest:
-    """Return the answer of one dataset's index, or of ``flat`` if that is blocked."""
-    within, fallback = leg.restriction.of(dataset), ""
-    engine = parts.vector(dataset)
-    try:
-        hits = nearest(engine, parts.database, vector, leg.top_k, within)
-    except EngineBlockedError as error:
-        engine = parts.library.indexes.flat(dataset)
-        hits = nearest(engine, parts.database, vector, leg.top_k, within)
-        is_held = isinstance(error, EngineLockedError)
-        reason = "the index is open elsewhere" if is_held else str(error)
-        fallback = f"{reason}, so vectors were compared one by one"
-    with parts.database.read() as connection:
-        damaged = engine.at(connection).damaged
-    of_all = parts.library.indexes.spread(dataset, vector, hits)
-    return _Nearest(engine.name, hits, fallback or hits.fallback, damaged, *of_all)
+    return run
 
 
 def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
@@ -317,62 +339,50 @@ def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
     return max(given, default=0.0) < max(own, default=0.0) - _NEARER
 
 
-def _vectors(parts: SearchParts, leg: LegQuery, question: Question) -> list[tuple[Vector, str]]:
-    """Return the vectors to search by, shape ``(dim,)``, each with a note about its source.
-
-    That of the query's text is first, if it has words; then the embedding that the query brings.
-    """
-    given = None if leg.sub_query is not None else _given_vector(parts, question)
-    vectors: list[tuple[Vector, str]] = []
-    if question.texts or _HAS_WORD(leg.sub_query_for(question).text):
-        try:
-            vectors.append(_embed(parts, leg, question))
-        except ConfigError as error:
-            if given is None:
-                raise UnembeddedError(error) from error
-    return vectors if given is None else [*vectors, (given, "the query's own embedding")]
-
-
-def _given_vector(parts: SearchParts, question: Question) -> Vector | None:
-    """Return the query's own embedding; ``None`` without one of the model's length."""
-    import numpy as np
-
-    if question.embedding is None:
-        return None
-    vector = np.asarray(question.embedding, dtype=np.float32)
-    if len(vector) == parts.library.wanted_model.dim and np.isfinite(vector).all() and vector.any():
-        return vector
-    parts.tell_foreign_embedding()
-    return None
-
-
-def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vector, str]:
-    """Return the vector of the leg's text, and a note about its source."""
-    import numpy as np
-
-    embed = parts.query_vectors.embed
-    texts = question.texts if leg.sub_query is None else ()
-    if texts:  # as HyDE gives: passages that might answer, and often the query itself
-        sides: list[Side] = ["query" if t == question.text else "document" for t in texts]
-        vectors = [embed(text, side)[0] for text, side in zip(texts, sides, strict=True)]
-        mean = np.mean([vector / np.linalg.norm(vector) for vector in vectors], axis=0)
-        return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32), f"{len(texts)} texts"
-    sub_query = leg.sub_query_for(question)
-    vector, is_cached = embed(sub_query.text, "document" if sub_query.kind == "hyde" else "query")
-    return vector, "query embedding cached" if is_cached else ""
+def _rank_nearest(
+    parts: SearchParts, connection: Connection, leg: LegQuery, sub_query: SubQuery, asked: _Asked
+) -> LegRun:
+    """Return the passages nearest to one vector; ``flat`` replaces an index that is blocked."""
+    found, names, damaged = [], [], set[str]()
+    fallbacks, is_elsewhere = list[str](), False
+    for name in leg.restriction.datasets:
+        engine, hits = parts.vector(name), asked.hits.get(name)
+        vectors = engine.at(connection)
+        allowed = allowed_seqs(connection, leg.restriction.of(name), vectors.stamp)
+        if hits is None:
+            try:
+                hits = vectors.rank(asked.vector, leg.top_k, allowed)
+            except EngineBlockedError as error:
+                engine = parts.library.indexes.flat(name)
+                vectors = engine.at(connection)
+                hits = vectors.rank(asked.vector, leg.top_k, allowed)
+                is_held = isinstance(error, EngineLockedError)
+                reason = "the index is open elsewhere" if is_held else str(error)
+                fallbacks.append(f"{reason}, so vectors were compared one by one")
+            is_elsewhere |= not isinstance(engine, Following)
+        elif allowed is not None:  # what was allowed when the server was asked may not be now
+            here = set(allowed.tolist())
+            still = (hit for hit in hits if hit.seq in here)
+            hits = Hits(still, hits.spread, hits.fallback, hits.size)
+        names.append(engine.name)
+        fallbacks.append(hits.fallback)
+        damaged |= vectors.damaged
+        found.append((hits, parts.library.indexes.spread(name, asked.vector, hits)))
+    if is_elsewhere:  # an index outside of the store may have followed another model
+        with parts.database.read(latest=True) as latest:
+            require_fingerprint(latest, parts.library.wanted_model.fingerprint)
+    hits = Hits(best_first((hit for hits, _ in found for hit in hits), leg.top_k))
+    spread = join_spreads(of_all for _, of_all in found)
+    lost = tuple(DamagedDocumentError(one, "a vector") for one in _seen(connection, leg, damaged))
+    engine_names = ", ".join(dict.fromkeys(names))
+    fallback = "; ".join(dict.fromkeys(filter(None, fallbacks)))
+    note = "; ".join(filter(None, (fallback, asked.note)))
+    return LegRun(sub_query, leg.top_k, engine_names, hits, spread, note, fallback, lost)
 
 
-def _damaged(
-    parts: SearchParts, leg: LegQuery, documents: frozenset[str]
-) -> tuple[DamagedDocumentError, ...]:
-    """Return an error for each damaged document that the restriction allows the caller to see."""
+def _seen(connection: Connection, leg: LegQuery, documents: set[str]) -> list[str]:
+    """Return the documents that the restriction allows the caller to see."""
     if not documents:
-        return ()
+        return []
     allowed = allowed_documents(replace(leg.restriction, containing=()))
-    with parts.database.read() as connection:
-        visible = documents & list_source_ids(connection, allowed)
-    return tuple(DamagedDocumentError(document, "a vector") for document in sorted(visible))
-
-
-def _each_once(notes: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, notes)))
+    return sorted(documents & list_source_ids(connection, allowed))

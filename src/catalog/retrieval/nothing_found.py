@@ -11,10 +11,9 @@ from catalog.core.filters import And, Op, condition
 from catalog.core.params import SearchParams
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
-from catalog.retrieval.candidates import gather_candidates
 from catalog.retrieval.legs import UNSEARCHABLE, UNWRITTEN
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.request import SearchRequest
-from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.listing import allowed_documents, count_documents
 
@@ -93,7 +92,9 @@ def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
         expand=False,
     )
     try:
-        passages, _ = gather_candidates(parts, loose, StageLog(), wanted=_NEAREST)
+        from catalog.retrieval.search import gather  # which explains a search without a result
+
+        passages = gather(parts, loose, StageLog()).passages
     except CatalogError:  # the search has answered; this only adds to it
         return []
     names = [

@@ -5,32 +5,34 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain, compress, pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, find_columns
-from catalog.retrieval.adaptive import OTHER_JOINTS, rarity_of
-from catalog.retrieval.fusion import FoundWords
+from catalog.core.query import MOST_TYPED
+from catalog.retrieval.fusion import NO_WORDS, OTHER_JOINTS, FoundWords, rarity_of
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Hit, Restriction, read_chunk_ids
+from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.analysis import (
     UNSPACED,
     WORD,
     Analyzer,
     Term,
+    TextAnalyzer,
     fold,
     indexed_text,
     raw_words,
     terms_of_words,
 )
 from catalog.store.lexical.base import term_weight
+from catalog.store.lexical.bm25 import Bm25Engine, Mask, Words
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 
 if TYPE_CHECKING:
-    from catalog.store import Database
+    from sqlalchemy import Connection
+
     from catalog.store.lexical.base import LexicalEngine
 
 _SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the most frequent characters between words
@@ -39,6 +41,8 @@ MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-"))
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
+_LETTERS = re.compile(r"[^\W_]+")
+_MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
 _WHITE = re.compile(r"\s")
 _LONGEST_ENDING = 3  # letters that other forms of a word may drop
 _ACCENTS = re.compile("[\u0300-\u036f]+")
@@ -52,8 +56,7 @@ _ENDINGS = {
     "s": "es",
 }
 _LONGEST_CACHED = 64
-_CACHED_WORDS = 5_000
-_MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
+_CACHED_WORDS = 20_000
 _MOST_TEXTS = 64  # with cached matches: relevance and snippets both ask for them
 _MOST_PIECES = 1_000  # cached for one query's passages
 
@@ -123,8 +126,13 @@ class QueryWords:
     def _matches_in(self, text: str) -> list[Match]:
         spaced = f" {_space_out(text)} "
         pieces = spaced.split()
-        matching = _piece_index(self.language).with_any(self.tokens, set(pieces))
-        within = {piece: (f" {piece} ", self._matches_of(piece)) for piece in matching}
+        may_match = _beginnings(tuple(self.tokens)).search
+        every = {
+            one
+            for one in set(pieces)
+            if not (one.isascii() and one.isalnum()) or may_match(one.lower())
+        }
+        within = {one: (f" {one} ", of) for one in every if (of := self._matches_of(one))}
         matches: list[Match] = []
         at = 0
         for spaced_piece, of_piece in [within[piece] for piece in pieces if piece in within]:
@@ -195,41 +203,6 @@ class QueryWords:
         return sum(self.tokens.get(token, 0) for token in _tokens_of(text, self.language))
 
 
-class _PieceIndex:
-    """The known pieces of text by their tokens; twice as fast as testing each piece.
-
-    Safe to share between threads, because a piece becomes known last, after all its tokens.
-    """
-
-    def __init__(self, language: str) -> None:
-        self._language = language
-        self._tables: tuple[set[str], dict[str, set[str]]] = (set(), {})
-        self._postings = 0
-
-    def with_any(self, tokens: Iterable[str], pieces: set[str]) -> set[str]:
-        """Return the pieces that have any of the tokens."""
-        if self._postings > _MOST_POSTINGS:
-            self._tables, self._postings = (set(), {}), 0
-        known, by_token = self._tables
-        matching: set[str] = set()
-        for piece in pieces - known:
-            of_piece = frozenset(_passage_analyzer(self._language).tokens(piece))
-            if len(piece) > _LONGEST_CACHED:
-                if not of_piece.isdisjoint(tokens):
-                    matching.add(piece)
-                continue
-            for token in of_piece:
-                by_token.setdefault(token, set()).add(piece)
-            known.add(piece)
-            self._postings += len(of_piece) + 1
-        return matching.union(*(by_token[token] & pieces for token in tokens if token in by_token))
-
-
-@cache
-def _piece_index(language: str) -> _PieceIndex:
-    return _PieceIndex(language)
-
-
 @cache
 def _passage_analyzer(language: str) -> Analyzer:
     return Analyzer(language, is_passage=True)
@@ -267,14 +240,15 @@ def query_words(query: str, language: str = "english") -> QueryWords:
     return QueryWords(masks, bits, language, together, tuple(names[word] for word in words))
 
 
-def cover_of(
-    chunk: Chunk, query: str, weights: Mapping[str, float] = MappingProxyType({})
-) -> float:
+def cover_of(chunk: Chunk, query: str, found: FoundWords = NO_WORDS) -> float:
     """Return the share (0 to 1) of the query's distinct words that a passage contains.
 
-    Title and headings count. ``weights`` has the idf of raw words; a word without one weighs as
-    much as the heaviest. Any passage covers a query of stop words only.
+    The index's postings know it for the passages of a search. For others it is read from the text,
+    title and headings, where a word without a weight weighs as much as the heaviest. Any passage
+    covers a query of stop words only.
     """
+    if (known := found.covers.get(chunk.seq)) is not None:
+        return known
     language, asked_in = language_of_words(chunk.text), language_of_words(query)
     if language != asked_in:  # otherwise the query's stop words would count as missing
         common = stop_words(asked_in)
@@ -284,8 +258,8 @@ def cover_of(
         return 1.0
     above = "\n".join((chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
     tokens = unite(m.tokens for text in (chunk.text, above) for m in words.matches(text))
-    heaviest = max(weights.values(), default=1.0)
-    sizes = [weights.get(raw, heaviest) for raw in words.raws]
+    heaviest = max(found.weights.values(), default=1.0)
+    sizes = [found.weights.get(raw, heaviest) for raw in words.raws]
     has = [has_word(word, tokens) for word in words.words]
     return sum(compress(sizes, has)) / sum(sizes)
 
@@ -303,34 +277,110 @@ def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
 
 
 def find_words(
-    database: Database,
+    connection: Connection,
     engine: LexicalEngine,
     restriction: Restriction,
     text: str,
     hits: Sequence[Hit],
+    seqs: Iterable[int],
 ) -> FoundWords:
-    """Return the words of ``text`` that its keyword hits contain, best hit first."""
-    words = list(dict.fromkeys(raw_words(text)))
-    passages, counts = engine.document_counts(words)
-    held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
-    ranked = [
-        (looks_like_name(word), rarity, count, word)
-        for word, count in held
-        if (rarity := rarity_of(passages, count)) > 0
-    ]
-    is_name, rarity, count, word = max(ranked, default=(False, 0.0, 0, ""))
+    """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first."""
+    dataset = restriction.dataset
+    first = hits[0].seq if hits else None
+    if len(text.split()) > MOST_TYPED:  # pasted, maybe from a document that is indexed itself
+        best = [hit.seq for hit in hits[:_MOST_COPIES]]
+        near, said = load_chunks(connection, dataset, best, damaged=[]), _letters(text)
+        others = (seq for seq in best if seq in near and _letters(near[seq].text) not in said)
+        first = next(others, first)
+
+    def cover_of_first() -> float:
+        read = load_chunks(connection, dataset, filter(None, [first]), damaged=[])
+        return max((cover_of(chunk, text) for chunk in read.values()), default=1.0)
+
+    if isinstance(engine, Bm25Engine):
+        found = _from_postings(engine.at(connection), engine.analyzer, text, first, seqs)
+        is_known = first is None or first in found.covers
+        return found if is_known else replace(found, cover=cover_of_first())
+    raws = list(dict.fromkeys(raw_words(text)))
+    passages, counts = engine.document_counts(raws)
+    counted = dict(zip(raws, counts, strict=True))
+    rarest, rarity, is_name = _rarest(counted, passages)
     # The best hits for that word come first; hits with a part of a compound word follow.
-    rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
-    with database.read() as connection:
-        first = load_chunks(connection, restriction.dataset, [h.seq for h in hits[:1]], damaged=[])
-        names = read_chunk_ids(connection, restriction.dataset, rare) if rare else {}
+    rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
     return FoundWords(
-        cover=max((cover_of(chunk, text) for chunk in first.values()), default=1.0),
-        weights={word: term_weight(passages, count) for word, count in held},
-        rare=frozenset(names.values()),
+        cover=cover_of_first(),
+        weights={raw: term_weight(passages, count) for raw, count in counted.items() if count},
+        rare=frozenset(hit.seq for hit in rare),
         rarity=rarity,
         is_name=is_name,
+        first=first,
     )
+
+
+def _from_postings(
+    index: Words, analyzer: TextAnalyzer, text: str, first: int | None, seqs: Iterable[int]
+) -> FoundWords:
+    """Return which words the passages contain without reading a text.
+
+    Postings do not know whether ``rtx`` and ``4090`` stand together, as ``RTX4090`` asks: passages
+    for which that decides are not in ``covers``.
+    """
+    import numpy as np
+
+    rows = np.array(sorted({*filter(None, [first]), *seqs}), dtype=np.int64)
+    terms: dict[str, list[Term]] = {}
+    for raw, of_word in analyzer.word_terms(text, index.languages):
+        if of_word and of_word not in terms.values():
+            terms.setdefault(raw, of_word)
+    if not terms:
+        return FoundWords(covers=dict.fromkeys(rows.tolist(), 1.0), first=first)
+    counted = {raw: index.count(of_word) for raw, of_word in terms.items()}
+    weights = {raw: term_weight(len(index), n) for raw, n in counted.items() if n}
+    rarest, rarity, is_name = _rarest(counted, len(index))
+    heaviest = max(weights.values(), default=1.0)
+    sizes = np.array([weights.get(raw, heaviest) for raw in terms])
+
+    def has(term: Term) -> Mask:
+        found: Mask = np.logical_or.reduce([index.has(token, rows) for token in term])
+        return found
+
+    held, is_unsure = [], np.zeros(len(rows), dtype=np.bool_)
+    for raw, (whole, *parts) in terms.items():
+        unite_parts = np.logical_or if UNSPACED.search(raw) else np.logical_and
+        is_held = has(tuple(token for token in whole if " " not in token))
+        if parts:
+            is_held = is_held | unite_parts.reduce([has(part) for part in parts])
+        for token in whole:
+            if " " in token:
+                is_unsure |= index.has(token, rows) & ~is_held
+        held.append(is_held)
+    mask, is_sure = np.array(held), ~is_unsure
+    covers = np.where(mask.all(axis=0), 1.0, sizes @ mask / sizes.sum())
+    rare = next((one for one in terms.get(rarest, ()) if index.count([one])), None)
+    return FoundWords(
+        cover=1.0 if first is None else float(mask[:, np.searchsorted(rows, first)].mean()),
+        weights=weights,
+        rare=frozenset() if rare is None else frozenset(rows[has(rare)].tolist()),
+        rarity=rarity,
+        is_name=is_name,
+        first=first,
+        covers=dict(zip(rows[is_sure].tolist(), covers[is_sure].tolist(), strict=True)),
+    )
+
+
+def _rarest(counted: Mapping[str, int], passages: int) -> tuple[str, float, bool]:
+    """Return the rarest word, names first, how rare it is, and whether it looks like a name."""
+    ranked = [
+        (looks_like_name(raw), rarity, count, raw)
+        for raw, count in counted.items()
+        if (rarity := rarity_of(passages, count)) > 0
+    ]
+    is_name, rarity, _, raw = max(ranked, default=(False, 0.0, 0, ""))
+    return raw, rarity, is_name
+
+
+def _letters(text: str) -> str:
+    return " ".join(_LETTERS.findall(text.casefold()))
 
 
 def looks_like_name(word: str) -> bool:
@@ -438,6 +488,17 @@ def _written(word: str, *, joined: bool) -> re.Pattern[str]:
     first = r"(?<!\w)" if word[0].isalnum() else f"(?<!{re.escape(word[0])})"
     last = r"(?!\w)" if word[-1].isalnum() else f"(?!{re.escape(word[-1])})"
     return re.compile(f"{first}{body}{last}")
+
+
+@lru_cache(maxsize=256)
+def _beginnings(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern for words that may have one of the tokens: stems end otherwise.
+
+    Short stems may also have another letter: ``age`` of aging, ``sky`` of skies, ``die`` of dying.
+    """
+    heads = {token[:3] if len(token) > 3 else token[:2] for token in map(str.lower, tokens)}
+    spelt = {re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads}
+    return re.compile("|".join(sorted(spelt)))
 
 
 def _space_out(text: str) -> str:

@@ -7,20 +7,15 @@ from collections.abc import Sequence
 from catalog.core.errors import CatalogError
 from catalog.core.query import ParsedQuery
 from catalog.core.settings import RAGv2Settings
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
-from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
 from catalog.retrieval.snippets import find_snippet
 from catalog.retrieval.stages import StageLog
-
-
-def candidates_wanted(rag: RAGv2Settings, top_k: int, *, rerank: bool) -> int:
-    """Return how many candidates :func:`refine` can use."""
-    return max(top_k, rag.rerank_candidates if rerank else 0)
 
 
 def rerank_options(rag: RAGv2Settings) -> RerankOptions:

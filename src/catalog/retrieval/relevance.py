@@ -8,7 +8,7 @@ Relevance is the probability that a passage answers:
 
 C is the cosine of the passage, or that of the vector leg's last hit for a passage that the leg did
 not find. W is the share of the query's words in the passage, weighted by idf. n is the rank in the
-search, from 1. M is the rarity of the name in the query (:mod:`catalog.retrieval.adaptive`), and N
+search, from 1. M is the rarity of the name in the query (:mod:`catalog.retrieval.fusion`), and N
 is the same if the passage contains the name. A query of one or two words without stop words is a
 keyword query: then K is 1, and E is 1 if the passage contains the words as written, and .6 if it
 contains other forms of them, such as the plural; .6 is not fitted. C is 0 for a keyword query and
@@ -170,13 +170,13 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
     vectors = [passage.fused.originals("vector") for passage in passages]
     last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     weight = 0.0 if keywords else 1 - named
-    covers = [cover_of(passage.chunk, query, found.weights) for passage in passages]
+    covers = [cover_of(passage.chunk, query, found) for passage in passages]
     return [
         Features(
             cosine=weight * max((share.raw_score for share in own), default=last),
             words=cover,
             rank=1 / place,
-            name=named * (passage.chunk.chunk_id in found.rare),
+            name=named * (passage.fused.key in found.rare),
             named=named,
             exact=_exactness(passage.chunk, keywords, cover) if keywords else 0.0,
             keywords=float(bool(keywords)),

@@ -22,13 +22,13 @@ from catalog.core.filters import (
 )
 from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
-from catalog.core.scope import Scope
+from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.browse import check_values
 from catalog.library.get import resolve_documents
 from catalog.library.library import Library
-from catalog.library.names import keep_whole
-from catalog.retrieval.search_parts import SearchParts
+from catalog.library.names import keep_whole, roles_in_force
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.core.settings import RAGv2Settings, Settings
+    from catalog.store.filter_sql import DatasetNames
 
 _LOOSE = "searched for the words without the quotes"
 
@@ -79,7 +80,11 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_search(params)
     library, rag = parts.library, parts.rag
-    dataset, seen = library.seen_datasets(params.role, params.dataset)
+    dataset: DatasetNames
+    if isinstance(params.dataset, str) and _is_everywhere(params, parts):
+        dataset, seen = storable(params.dataset), ALL  # the search itself notices an unknown name
+    else:
+        dataset, seen = library.seen_datasets(params.role, params.dataset)
     with stages.run("scope") as notes:
         filters = parse_filters(params.filters)
         scope = _read_scope(library, Restriction(dataset, seen, filters), params)
@@ -111,6 +116,13 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         notes.extend(query.notes)
     request = make_request(params, rag, query, restriction, visible)
     return replace(request, is_one_document=is_one_document)
+
+
+def _is_everywhere(params: SearchParams, parts: SearchParts) -> bool:
+    """Return whether neither a role nor a condition narrows the search."""
+    given = (params.filters, params.doc_ids, params.docs, params.file_type, params.name)
+    is_open = all(one is None for one in (*given, params.after, params.before))
+    return is_open and not roles_in_force(parts.settings, params.role)
 
 
 def make_request(

@@ -6,8 +6,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 
 from catalog.core.text import limit_marks
 from catalog.core.tokens import TokenCounter
@@ -178,15 +179,20 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", limit_marks(text)).casefold())
 
 
-def keep_few_of_each(passages: Sequence[Passage], limit: int) -> list[Passage]:
-    """Keep at most ``limit`` passages of each document, in the given order; 0 keeps all."""
+def keep_few_of_each(
+    passages: Sequence[Passage], limit: int, shares: Mapping[str, int] = MappingProxyType({})
+) -> list[Passage]:
+    """Keep at most ``limit`` passages of each document, in the given order; 0 keeps all.
+
+    ``shares`` has the limits of some documents, by their keys.
+    """
     if limit == 0:
         return list(passages)
     seen: Counter[str] = Counter()
     selected: list[Passage] = []
     for passage in passages:
         seen[passage.document] += 1
-        if seen[passage.document] <= limit:
+        if seen[passage.document] <= shares.get(passage.document, limit):
             selected.append(passage)
     return selected
 

@@ -22,12 +22,7 @@ class StageLog:
 
     def __init__(self, *, strict: bool = False, on_stage: OnStage | None = None) -> None:
         self.strict, self._on_stage = strict, on_stage
-        self._reports: list[StageReport] = []
-
-    @property
-    def reports(self) -> tuple[StageReport, ...]:
-        """The reports so far, in order."""
-        return tuple(self._reports)
+        self.reports: list[StageReport] = []
 
     def fork(self) -> StageLog:
         """Return an empty log of the same strictness, for work that may be repeated."""
@@ -35,14 +30,13 @@ class StageLog:
 
     def join(self, other: StageLog) -> None:
         """Add the reports of another log."""
-        self._reports.extend(other.reports)
+        self.reports.extend(other.reports)
 
     @contextmanager
     def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:
         """Time a step and report it; the texts in the yielded list become its note.
 
-        If the search ``survives`` an error, the error is reported as the step's failure and not
-        raised.
+        If the search ``survives`` an error, it is reported as the step's failure and not raised.
         """
         notes: list[str] = []
         started = time.perf_counter()
@@ -55,29 +49,22 @@ class StageLog:
 
     def ran(self, name: str, ms: float, note: str = "") -> None:
         """Report that the step did its work."""
-        self._add(name, "ran", ms, note)
+        self._add(StageReport(name=name, status="ran", ms=round(ms, 3), note=note))
 
     def skipped(self, name: str, note: str) -> None:
         """Report that the step was left out, with the reason."""
-        self._add(name, "skipped", 0.0, note)
+        self._add(StageReport(name=name, status="skipped", ms=0.0, note=note))
 
     def failed(self, name: str, ms: float, error: BaseException) -> None:
         """Report that the step failed and the search goes on without it; ``strict`` raises."""
-        self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
+        note = f"{type(error).__name__}: {error}"
+        self._add(StageReport(name=name, status="failed", ms=round(ms, 3), note=note))
         tell_failure(name, error)
         if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
 
-    def log_failures(self, log: logging.Logger) -> None:
-        """Log a warning for each failed step, for callers that do not see the stages."""
-        for report in self.reports:
-            if report.status == "failed":
-                log.warning(
-                    "%s failed, the search continues without it: %s", report.name, report.note
-                )
-
     def fell_back(self, name: str, note: str, *, reason: str) -> None:
-        """Report that the step worked in another way than the settings say; ``strict`` raises.
+        """Tell that the step worked in another way than the settings say; ``strict`` raises.
 
         ``reason`` is logged, so it must not quote a query or a document.
         """
@@ -85,8 +72,13 @@ class StageLog:
         if self.strict:
             raise StageFailedError(f"stage {name} fell back: {note}")
 
-    def _add(self, name: str, status: str, ms: float, note: str) -> None:
-        report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
-        self._reports.append(StageReport.model_validate(report))
+    def log_failures(self, log: logging.Logger) -> None:
+        """Log a warning for each failed step, for callers that do not see the stages."""
+        for one in self.reports:
+            if one.status == "failed":
+                log.warning("%s failed, the search continues without it: %s", one.name, one.note)
+
+    def _add(self, report: StageReport) -> None:
+        self.reports.append(report)
         if self._on_stage is not None:
-            self._on_stage(self._reports[-1])
+            self._on_stage(report)

@@ -29,7 +29,7 @@ from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.legs import is_foreign
-from catalog.retrieval.search_parts import FOREIGN_EMBEDDING
+from catalog.retrieval.parts import FOREIGN_EMBEDDING
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.later_settings import is_own
 from catalog.store.vectors.foreign_collection import (

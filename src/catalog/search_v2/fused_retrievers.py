@@ -203,7 +203,7 @@ class FusedRetrievers(FusionRetriever):
             )
         first, second = self._bonus
         fused = rrf(lists, k=self._k, bonus_first=first, bonus_second=second)
-        return [FusedNode.of(nodes[hit.chunk_id], hit) for hit in fused[: self.similarity_top_k]]
+        return [FusedNode.of(nodes[str(hit.key)], hit) for hit in fused[: self.similarity_top_k]]
 
 
 def _check(

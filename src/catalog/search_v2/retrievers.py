@@ -22,18 +22,18 @@ from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expanded import ExpansionPlan, MakeLegs, find_reported
+from catalog.retrieval.expanded import ExpansionPlan
 from catalog.retrieval.expansion import PROMPT, LexVecSource
 from catalog.retrieval.legs import (
     LegQuery,
     Question,
-    UnembeddedError,
     lexical_leg,
     plan_legs,
     plan_own_legs,
     question_about,
     vector_leg,
 )
+from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import (
     SearchRequest,
@@ -42,7 +42,7 @@ from catalog.retrieval.request import (
     search_arguments,
     take_similarity_top_k,
 )
-from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.search import MakeLegs, find
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
@@ -87,12 +87,11 @@ class LegRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         leg = self.leg
-        try:
-            hits = leg.ask(leg, to_question(query_bundle)).hits
-        except UnembeddedError as unembedded:
-            raise unembedded.reason from unembedded
-        seqs, damaged = [hit.seq for hit in hits], list[DamagedDocumentError]()
-        with self._database.read() as connection:
+        question, damaged = to_question(query_bundle), list[DamagedDocumentError]()
+        prepared = leg.prepare(leg, question) if leg.prepare else None
+        with self._database.snapshot(), self._database.read() as connection:
+            hits = leg.rank(connection, leg, leg.sub_query_for(question), prepared).hits
+            seqs = [hit.seq for hit in hits]
             chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
         for error in damaged:
             _log.warning("left out: %s", error)
@@ -132,8 +131,6 @@ class LexicalRetriever(LegRetriever):
 
 class VectorRetriever(LegRetriever):
     """Nearest neighbours over one dataset, or several; cosines are comparable between them.
-
-    :func:`~catalog.retrieval.legs.vector_leg` describes the fallback for an index it cannot use.
 
     Examples:
         >>> from catalog.library.library import Library
@@ -183,16 +180,16 @@ class HybridRetrieverV2(FusionRetriever):
 
     def find(self, question: Question) -> list[Passage]:
         """Return the passages of ``retrieve`` without making nodes or reporting to callbacks."""
-        run = find_reported(
+        run = find(
             self._parts,
             self.legs,
             question,
             self.similarity_top_k,
             self.stages,
-            self._expansion,
-            self._make_legs,
+            plan=self._expansion,
+            make_legs=self._make_legs,
         )
-        return list(run.passages)
+        return run.passages
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return to_nodes(self.find(to_question(query_bundle)), self._parts.database)

@@ -34,7 +34,7 @@ from catalog.core.errors import (
 )
 from catalog.core.files import describe_os_error, home_folder, make_folder
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.store.schema import FULL_TEXT, meta, metadata
+from catalog.store.schema import FULL_TEXT, KEPT_META, KEPT_STAMPS, meta, metadata
 from catalog.store.sqlite import SqliteFile
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/datab
 
 def read_meta(connection: Connection, key: str) -> str | None:
     """Return the value of a key, ``None`` if it has none."""
+    kept: dict[str, str] | None = connection.get_execution_options().get(KEPT_META)
+    if kept is not None:
+        return kept.get(key)
     value: str | None = connection.scalar(select(meta.c.value).where(meta.c.key == key))
     return value
 
@@ -115,7 +118,10 @@ class Database:
             if hasattr(self._thread, "connection"):  # within another snapshot: keep its state
                 yield
                 return
-            read_meta(connection, "schema")  # BEGIN alone is lazy
+            # BEGIN alone is lazy: the first statement fixes the state
+            rows = connection.execute(select(meta.c.key, meta.c.value)).all()
+            kept = {row[0]: row[1] for row in rows}
+            connection = connection.execution_options(**{KEPT_META: kept, KEPT_STAMPS: {}})
             self._thread.connection = connection
             try:
                 yield

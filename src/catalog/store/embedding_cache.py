@@ -35,7 +35,7 @@ from catalog.core.settings.loading import find_presets, load_preset
 from catalog.store.checksums import is_whole_vector, vector_checksum
 from catalog.store.database import Database, read_meta, set_meta
 from catalog.store.engine_types import Restriction, change_stamp
-from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound
+from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.schema import (
     chunk_windows,
     chunks,
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 Side = Literal["query", "document"]
 _WAITING = "waiting:"  # prefix of the key of a dataset's note
-_NOTED = select(meta.c.key).where(among_bound(meta.c.key, "keys")).limit(1)
 _LEAD = 16  # about the tokens of title and headings in front of a window
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 
@@ -315,8 +314,8 @@ def is_noted_waiting(connection: Connection, names: DatasetNames) -> bool:
 
     A vector that was lost later is noticed by :func:`settle_waiting`.
     """
-    keys = (f"{_WAITING}{name}" for name in ((names,) if isinstance(names, str) else names))
-    return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
+    here = (names,) if isinstance(names, str) else names
+    return any(read_meta(connection, f"{_WAITING}{name}") is not None for name in here)
 
 
 def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:

@@ -23,7 +23,7 @@ from catalog.store.filter_sql import (
     of_datasets,
 )
 from catalog.store.phrases import flag_clause, phrase_clause
-from catalog.store.schema import chunks, datasets, documents
+from catalog.store.schema import KEPT_STAMPS, chunks, datasets, documents
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,12 +218,20 @@ def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset
     return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
 
 
-def count_passages(connection: Connection, restriction: Restriction, per_document: int) -> int:
-    """Count the chunks that may answer, at most ``per_document`` of each document."""
+def sizes_within(connection: Connection, restriction: Restriction) -> list[int]:
+    """Return the number of chunks that may answer of each document that has any."""
     if restriction.scope.is_nothing:
-        return 0
+        return []
     sizes = select(func.count()).where(restriction.clause()).group_by(chunks.c.document_id)
-    return sum(min(size, per_document) for size in connection.scalars(sizes))
+    return list(connection.scalars(sizes))
+
+
+def read_sizes(connection: Connection, source_ids: Iterable[str]) -> dict[str, int]:
+    """Return the number of chunks of these documents, by source document id."""
+    sizes = select(documents.c.source_doc_id, func.count()).join_from(chunks, documents)
+    wanted = sizes.where(among(documents.c.source_doc_id, source_ids))
+    rows = connection.execute(wanted.group_by(documents.c.source_doc_id)).all()
+    return {row[0]: row[1] for row in rows}
 
 
 def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
@@ -278,15 +286,22 @@ _STAMPS = select(datasets.c.name, *_STATE).where(among_bound(datasets.c.name, "n
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
-    """Return the dataset's present state, ``None`` when there is no such dataset."""
-    row = connection.execute(_STAMP, {"dataset": dataset}).one_or_none()
-    return None if row is None else Stamp(*row)
+    """Return the dataset's present state, ``None`` when there is no such dataset.
+
+    It is read once in a snapshot, whose connection keeps it.
+    """
+    kept: dict[str, Stamp | None] = connection.get_execution_options().get(KEPT_STAMPS, {})
+    if dataset not in kept:
+        row = connection.execute(_STAMP, {"dataset": dataset}).one_or_none()
+        kept[dataset] = None if row is None else Stamp(*row)
+    return kept[dataset]
 
 
 def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
     """Return the present state of the dataset, or of each dataset."""
-    if isinstance(dataset, str):
-        return (read_stamp(connection, dataset),)
+    names = (dataset,) if isinstance(dataset, str) else dataset
+    if len(names) == 1 or KEPT_STAMPS in connection.get_execution_options():
+        return tuple(read_stamp(connection, name) for name in names)
     rows = connection.execute(_STAMPS, {"names": as_bound(dataset)})
     stamps = {name: Stamp(*state) for name, *state in rows}
     return tuple(stamps.get(name) for name in dataset)

@@ -288,6 +288,10 @@ query_log = Table(
     sqlite_autoincrement=True,
 )
 
+# Options of a snapshot's connection, which read these once: the store's own settings, and the
+# states of its datasets.
+KEPT_META, KEPT_STAMPS = "catalog_meta", "catalog_stamps"
+
 # External content: the text is stored once, in chunks; triggers keep the index equal to the rows.
 # The texts of a card are in several tables or in none: its index stores its own copy.
 FULL_TEXT = """

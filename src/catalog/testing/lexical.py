@@ -281,10 +281,10 @@ class LexicalContract(LexicalRestrictions):
             ("!!! ->", [arrow]),
             ("=>", []),
         ):
-            run = run_leg(lexical_leg(database, engine, WHOLE, 10), Question(signs))
+            run = run_leg(database, lexical_leg(database, engine, WHOLE, 10), Question(signs))
             assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), signs
         within = Restriction("notes", Scope.of(["notes:a.md"]))
-        assert not run_leg(lexical_leg(database, engine, within, 10), Question("->")).hits
+        assert not run_leg(database, lexical_leg(database, engine, within, 10), Question("->")).hits
 
     def test_a_word_that_is_there_is_not_corrected(
         self, database: Database, engine: LexicalEngine

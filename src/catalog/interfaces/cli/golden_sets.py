@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
-    from catalog.retrieval.search_parts import SearchParts
+    from catalog.retrieval.parts import SearchParts
     from catalog.retrieval.searcher import Searcher
 
 

@@ -323,7 +323,7 @@ def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
 def _stage_specs(library: Library) -> list[str]:
     """Return the search with one stage changed at a time, and last as it is set."""
     from catalog.core.errors import CatalogError
-    from catalog.retrieval.search_parts import SearchParts
+    from catalog.retrieval.parts import SearchParts
 
     rag, llm = library.settings.rag_v2, library.settings.llm
     changes = [f"fusion_mode={mode}" for mode in ("rrf", "relative_score")]

@@ -11,7 +11,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import SemanticQueryError
 from catalog.core.params import SearchParams
-from catalog.retrieval.legs import LegQuery, LegRun, Question
+from catalog.core.query import SubQuery
+from catalog.retrieval.legs import LegQuery, LegRun
 from catalog.retrieval.request import read_request
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
@@ -27,8 +28,10 @@ from catalog.store.chunks import find_by_lines
 from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from catalog.core.params import DatasetChoice
-    from catalog.retrieval.search_parts import SearchParts
+    from catalog.retrieval.parts import SearchParts
     from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
     from catalog.store import Database
 
@@ -108,16 +111,17 @@ class PrecomputedLeg(LegRetriever):
         semantic: SemanticContextRetriever,
         query_embedding: EmbeddingVector,
     ) -> None:
-        ask = partial(_search, database, semantic, query_embedding)
+        ask = partial(_search, semantic, query_embedding)
         super().__init__(database, LegQuery("vec", restriction, top_k, None, ask))
 
 
 def _search(
-    database: Database,
     semantic: SemanticContextRetriever,
     query_embedding: EmbeddingVector,
+    connection: Connection,
     leg: LegQuery,
-    question: Question,
+    sub_query: SubQuery,
+    _: None,
 ) -> LegRun:
     index = semantic.index
     scores = np.empty(0, dtype=np.float32)
@@ -127,21 +131,20 @@ def _search(
     spread = Spread(float(scores.mean()), float(scores.std())) if scores.size else FLAT
     hits: dict[int, float] = {}
     order = np.argsort(-scores, kind="stable")
-    with database.read() as connection:
-        allowed = allowed_seqs(connection, leg.restriction)
-        may_answer = None if allowed is None else frozenset(allowed.tolist())
-        for start in range(0, len(order), _STEP):
-            rows = order[start : start + _STEP].tolist()
-            places = [_place(semantic, index.ids[row]) for row in rows]
-            seqs = find_by_lines(connection, leg.restriction.dataset, filter(None, places))
-            for row, place in zip(rows, places, strict=True):
-                seq = None if place is None else seqs.get(place)
-                if seq is not None and (may_answer is None or seq in may_answer):
-                    hits.setdefault(seq, float(scores[row]))
-            if len(hits) >= leg.top_k:
-                break
+    allowed = allowed_seqs(connection, leg.restriction)
+    may_answer = None if allowed is None else frozenset(allowed.tolist())
+    for start in range(0, len(order), _STEP):
+        rows = order[start : start + _STEP].tolist()
+        places = [_place(semantic, index.ids[row]) for row in rows]
+        seqs = find_by_lines(connection, leg.restriction.dataset, filter(None, places))
+        for row, place in zip(rows, places, strict=True):
+            seq = None if place is None else seqs.get(place)
+            if seq is not None and (may_answer is None or seq in may_answer):
+                hits.setdefault(seq, float(scores[row]))
+        if len(hits) >= leg.top_k:
+            break
     best = best_first(hits.items(), leg.top_k)
-    return LegRun(leg.sub_query_for(question), leg.top_k, "precomputed", best, spread)
+    return LegRun(sub_query, leg.top_k, "precomputed", best, spread)
 
 
 def _place(semantic: SemanticContextRetriever, chunk_id: str) -> tuple[str, int] | None:

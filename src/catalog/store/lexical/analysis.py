@@ -406,9 +406,13 @@ class TextAnalyzer:
         is a stop word of all the languages that have most stop words in the query. A stop word in
         capitals is kept as a name.
         """
+        return [term for _, terms in self.word_terms(text, languages) for term in terms]
+
+    def word_terms(self, text: str, languages: Iterable[str]) -> list[tuple[str, list[Term]]]:
+        """Return the raw words of a query with their terms; a stop word has none."""
         raws, analyzers = raw_words(text), self._analyzers_of(languages, is_passage=False)
         common = self._common_words(raws, tuple(analyzer.language for analyzer in analyzers))
-        return [term for terms in terms_of_words(raws, analyzers, common) for term in terms]
+        return list(zip(raws, terms_of_words(raws, analyzers, common), strict=True))
 
     def _analyzer(self, language: str | None, *, is_passage: bool) -> Analyzer:
         key = (_latin(language or ""), is_passage)

@@ -6,11 +6,21 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import Lock
+from weakref import WeakKeyDictionary
 
-from catalog.core.results import Comparison, Latency, RankChange
+from catalog.core.errors import InputError
+from catalog.core.params import SearchParams
+from catalog.core.results import Comparison, Latency, RankChange, SearchResults
 from catalog.core.settings import Settings
 from catalog.core.user_search import Ranking, UserSearch
+from catalog.library.names import role_scope, roles_in_force
+from catalog.retrieval.parts import SearchParts
+from catalog.retrieval.request import SearchRequest, for_agent
+from catalog.retrieval.search import find_passages, to_results
 from catalog.retrieval.stages import StageLog
+from catalog.store.chunks import find_root
+from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
+from catalog.store.statistics import count_totals
 
 
 class Baseline:
@@ -108,6 +118,73 @@ class Baseline:
             if self._search is None:
                 self._search = UserSearch(self._settings.rag_v2.baseline)
             return self._search
+
+
+_baselines: WeakKeyDictionary[SearchParts, Baseline] = WeakKeyDictionary()
+
+
+def search_beside(parts: SearchParts, params: SearchParams) -> SearchResults:
+    """Return the results of a search, with the differences from the baseline's answer."""
+    baseline = _baselines.setdefault(parts, Baseline(parts.settings))
+    params = for_agent(params, parts.settings)
+    if params.doc_ids is not None and not isinstance(params.doc_ids, str):
+        params = replace(params, doc_ids=list(params.doc_ids))  # it is read twice
+    dataset = _only_dataset(parts, params)
+    if not baseline.is_warm(dataset):  # it is timed warm, so v2 is, too
+        find_passages(parts, SearchParams("warm up", dataset=dataset, mode=params.mode))
+    started = time.perf_counter()
+    found = find_passages(parts, params)
+    results = to_results(parts, params, found, started)
+    request, filters, doc_ids = found.request, params.filters, params.doc_ids
+    if params.file_type is not None or params.name is not None:
+        filters = request.restriction.filter
+    if (params.docs, params.after, params.before) != (None, None, None):
+        doc_ids = sorted(request.restriction.scope.ids or ())
+    with parts.database.read() as connection:
+        root = find_root(connection, dataset)
+    comparison = baseline.compare(
+        params.query,
+        [path for result in results for path in result.paths],
+        found.stages,
+        dataset=dataset,
+        root=root,
+        top_k=request.top_k,
+        mode=request.mode,
+        filters=filters,
+        doc_ids=None if doc_ids is None else list(doc_ids),
+        allowed=_allowed(parts, request),
+        hidden=_count_hidden(parts, params),
+        v2_ms=results.elapsed_ms,
+    )
+    return replace(results, comparison=comparison, stages=tuple(found.stages.reports))
+
+
+def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
+    """Return the searched dataset; the baseline cannot search several."""
+    dataset, _ = parts.library.seen_datasets(params.role, params.dataset)
+    if isinstance(dataset, str):
+        return dataset
+    raise InputError(f"v1 searches one dataset: choose one of {', '.join(dataset)} to compare on")
+
+
+def _count_hidden(parts: SearchParts, params: SearchParams) -> int | None:
+    """Count the passages that the role may not see; ``None`` without a role."""
+    if not roles_in_force(parts.settings, params.role):
+        return None
+    name = _only_dataset(parts, params)
+    seen = role_scope(parts.database, parts.settings, params.role, [name])
+    with parts.database.read() as connection:
+        total = count_totals(connection, name, none_waits=True).chunks
+        allowed = allowed_seqs(connection, Restriction(name, seen))
+        return 0 if allowed is None else total - len(allowed)
+
+
+def _allowed(parts: SearchParts, request: SearchRequest) -> frozenset[str] | None:
+    """Return the paths of the documents that may answer, ``None`` for all."""
+    if request.restriction.is_whole_dataset:
+        return None
+    with parts.database.read() as connection:
+        return allowed_paths(connection, request.restriction)
 
 
 def compare_paths(

@@ -1,11 +1,10 @@
-"""The parts of a search: models, caches, calibrations and threads over one library."""
+"""The parts of a search: models, caches and calibrations over one library."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, cached_property
 from threading import Lock
@@ -16,15 +15,9 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.retrieval.adaptive import (
-    BY_MEANING,
-    BY_WORDS,
-    PRIOR,
-    Balance,
-    balance_of_languages,
-)
 from catalog.retrieval.caches import ModelCache, QueryVectors
 from catalog.retrieval.expansion import Expander
+from catalog.retrieval.fusion import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
 from catalog.retrieval.rerank import get_reranker
 
@@ -38,18 +31,12 @@ if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
 
-    _Sampled = tuple[Hashable, Mapping[str, int]]
-    _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
-
-_log = logging.getLogger(__name__)
-
 FOREIGN_EMBEDDING = (
     "a query brought an embedding of another model than %s, as LlamaIndex's retrievers write it: "
     "its text was embedded instead"
 )
-LEG_THREADS = 8
 _PROBES = 64  # passages read for a dataset's languages if its engine has none
-_CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
+_SAMPLES = 64  # datasets whose languages are kept
 _RERANKER_SETTINGS = (
     "rerank_provider",
     "rerank_model",
@@ -59,6 +46,7 @@ _RERANKER_SETTINGS = (
     "rerank_budget_ms",  # also how long a request may take
 )
 _STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
+_log = logging.getLogger(__name__)
 
 
 class SearchParts:
@@ -75,7 +63,6 @@ class SearchParts:
         *,
         make_reranker: Callable[[], Reranker] | None = None,
         expansion_source: ExpansionSource | None = None,
-        threads: ThreadPoolExecutor | None = None,
         calibrations: dict[str, Calibration] | None = None,
     ) -> None:
         self.library, self.database = library, library.database
@@ -86,17 +73,15 @@ class SearchParts:
         self._query_vectors: QueryVectors | None = None
         self._make_reranker = make_reranker or _once(self._load_reranker)
         self._source = expansion_source
-        self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
         self._calibrations = {} if calibrations is None else calibrations
-        self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
-        self._retrievals: dict[DatasetNames, _Retrievals] = {}
+        self._sampled: LRUCache[DatasetNames, tuple[Hashable, Mapping[str, int]]]
+        self._sampled = LRUCache(_SAMPLES)
         self._llm_expander: tuple[LanguageModel, Expander] | None = None
         self._has_told_foreign = False
         self.on_stage: OnStage | None = None
-        self._lock = Lock()
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
-        """Return the parts for other v2 settings; models and threads are shared.
+        """Return the parts for other v2 settings; models are shared.
 
         Raises :class:`ConfigError` for a setting that needs a rebuild.
         """
@@ -117,7 +102,6 @@ class SearchParts:
             settings,
             make_reranker=self._make_reranker if is_same_reranker else None,
             expansion_source=self._source,
-            threads=self.threads,
             calibrations=self._calibrations,
         )
 
@@ -135,8 +119,13 @@ class SearchParts:
         return self.library.indexes.vector(dataset, self.rag.vector_engine)
 
     @property
+    def asks_server(self) -> bool:
+        """Whether the vectors are on a server, which no transaction should wait for."""
+        return self.rag.vector_engine == "qdrant" and self.rag.qdrant_url is not None
+
+    @property
     def model(self) -> EmbeddingModel:
-        """The library's model (it may change once), with the query prefix of these settings."""
+        """The library's model, with the query prefix of these settings."""
         from catalog.embedding import query_prefix
 
         model = self.library.model
@@ -241,19 +230,8 @@ class SearchParts:
                 self._sampled.put(dataset, kept)
         return kept[1]
 
-    def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
-        """Return recent expanded retrievals for this state; drop those for other states."""
-        with self._lock:
-            cached = self._retrievals.get(dataset)
-            if cached is None or cached[0] != stamps:
-                cached = self._retrievals[dataset] = (stamps, LRUCache(_CACHED_RETRIEVALS))
-            return cached[1]
-
     def close(self) -> None:
-        """Close the library and end the threads, which other settings' parts share."""
-        if self.database.is_of_parent:
-            return
-        self.threads.shutdown()
+        """Close the library."""
         self.library.close()
 
     def _load_reranker(self) -> Reranker:
