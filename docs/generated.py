@@ -18,7 +18,7 @@ from typer.main import get_command
 from catalog.core import errors
 from catalog.core.arguments import argument_names
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.core.settings.loading import acts_only_with, find_field, flatten, needs_rebuild
+from catalog.core.settings.loading import find_field, flatten, needs_rebuild
 from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 from catalog.interfaces.cli.commands import app
 
@@ -36,9 +36,7 @@ def settings_page() -> str:
         bounds = ", ".join(_bounds(field))
         rebuild = "yes" if needs_rebuild(name) else ""
         variable = f"`IDX_{name.upper().replace('.', '__')}`"
-        about, choice = field.description.replace("[", "\\["), acts_only_with(name)
-        if choice is not None:
-            about += f" Acts only with `{choice[0].rpartition('.')[2]}={choice[1]}`."
+        about = field.description.replace("[", "\\[")
         rows.append(f"| {variable} | {default} | {bounds} | {rebuild} | {about} |")
     head = """# Settings
 

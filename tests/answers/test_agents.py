@@ -73,7 +73,7 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
         ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
         ("[retrieval]\ntop_k = 0", "retrieval: top_k must be"),
         ("persona = ", "is not TOML"),
-        ("persona = " + "[" * 20_000, "is not TOML"),
+        ("persona = " + "[" * 20_000, "nests too deeply"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):

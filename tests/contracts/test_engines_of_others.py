@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from catalog.core import entry_points
-from catalog.core.errors import ConfigError, UnknownEngineError
+from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings, load_settings
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
@@ -104,7 +104,7 @@ def test_a_name_of_ours_is_not_taken_and_no_package_is_looked_at(
 
 def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: None) -> None:
     known = r"unknown keyword engine 'whoosh'; engines: bm25, fts, broken, toy;"
-    with pytest.raises(UnknownEngineError, match=known):
+    with pytest.raises(ConfigError, match=known):
         entry_points.find_engine("catalog.lexical", "whoosh")
     with pytest.raises(ConfigError, match=f"setting rag_v2.lexical_engine: {known}"):
         load_settings(overrides={"rag_v2": {"lexical_engine": "whoosh"}})

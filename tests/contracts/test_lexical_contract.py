@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders import make_database
-from catalog.core.errors import UnknownEngineError
+from catalog.core.errors import ConfigError
 from catalog.store.database import Database
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.testing.lexical import LexicalContract
@@ -33,6 +33,6 @@ class TestFullText(LexicalContract):
 def test_an_unknown_engine_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
     assert LEXICAL_ENGINES == ("bm25", "fts")
     database = make_database(tmp_path)
-    with pytest.raises(UnknownEngineError, match="bm25, fts"):
+    with pytest.raises(ConfigError, match="bm25, fts"):
         get_lexical_engine("whoosh", database, "notes", tmp_path)
     database.close()

@@ -229,5 +229,5 @@ def test_whole_paths_in_the_datasets_folder_are_its_documents():
     found = read(["/me/notes/a/keys.md", "/me/notes-2/b.md", "keys.md", "notes/c.md"], 9)
     below = found.below("/me/notes")
     assert below.documents == ("a/keys.md", "/me/notes-2/b.md", "keys.md", "notes/c.md")
-    assert found.below("") is found
+    assert found.below("") == found
     assert read(["/me/one.md"], 9).below("/me/one.md").documents == ("one.md",)

@@ -244,7 +244,7 @@ def test_lists_are_texts_with_marks_between_or_json(monkeypatch):
     [
         ("IDX_ANSWERS__ROLES", '["employee: public"', "JSON list"),
         ("IDX_ANSWERS__ROLES", '{"employee": ["public"]}', "JSON list"),
-        ("IDX_LOG__VERBS", "browse", "ask, generate and search can be logged"),
+        ("IDX_LOG__VERBS", "browse", "'ask', 'generate' or 'search'"),
         ("IDX_LLM__PRICES", "gpt: cheap", "name: 0.25, 2"),
     ],
 )

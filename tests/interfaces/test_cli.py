@@ -226,18 +226,6 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
     assert "s3cret" not in out
 
 
-def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
-    _, out, _ = catalog("config")
-    idle = "(has no effect now: only with IDX_RAG_V2__FUSION_MODE=rrf)"
-    assert f"IDX_RAG_V2__RRF_K = 60  [default]  {idle}" in out
-    assert out.count(idle) == 3  # the bonuses, too
-    _, out, _ = catalog("config", "--preset", "rrf", "--json")
-    acts = {row["name"]: row["acts"] for row in json.loads(out)}
-    assert acts["rag_v2.rrf_k"]
-    idle_settings = [name for name, does in acts.items() if not does]
-    assert idle_settings == ["rag_v2.rerank_weight"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -380,7 +380,7 @@ def test_scopes_and_filters_are_sets_that_every_engine_reads_alike(engine, names
 
     check(holds, examples=12)
     assert engines.allowed(Scope.all()) == engines.all
-    assert engines.allowed(Scope.nothing()) == frozenset()
+    assert engines.allowed(Scope.of(())) == frozenset()
     assert engines.allowed(tree=condition("team", Op.IN, [])) == frozenset()
     assert engines.allowed(tree=And(())) == engines.all
     assert engines.allowed(tree=Or(())) == frozenset()

@@ -172,7 +172,7 @@ def test_documents_of_another_dataset_are_never_chosen(own_service, library, tmp
         Restriction("trees", filter=parse_filters(["path!=cedar.md", "level=open"])),
         Restriction("trees", filter=parse_filters({"section": "Part 0", "title": "About elm"})),
         Restriction("trees", without=("cedar",)),
-        Restriction("trees", scope=Scope.nothing()),
+        Restriction("trees", scope=Scope.of(())),
     ],
 )
 def test_a_shortlist_stays_within_the_restriction(service, restriction):

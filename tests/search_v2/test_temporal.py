@@ -500,7 +500,7 @@ def test_passages_between_two_seconds_are_those_that_reach_into_them(opened):
     spoken = "video_transcript"
     assert between(60, 72) == [(30.0, spoken), (65.0, spoken), (72.0, "video_frame")]
     assert between(60.5, 64.5) == []
-    assert between(0, 12, replace(TALK, scope=Scope.nothing())) == []
+    assert between(0, 12, replace(TALK, scope=Scope.of(()))) == []
     assert between(0, 12, Restriction("another")) == []
     put(database, "talks/tie.md", frame(65, "A frame as the cue begins"), media="talks/lecture")
     assert between(61, 70) == [(65.0, spoken), (65.0, "video_frame")]

@@ -5,19 +5,18 @@ An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` i
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from catalog.core.arguments import fold_name, params_model, validation_message
-from catalog.core.dates import read_bound, seconds_since_epoch
+from catalog.core.dates import read_bound
 from catalog.core.errors import ConfigError, InputError
-from catalog.core.filters import Filter, Op, condition, file_type_filter, name_filter, parse_filters
+from catalog.core.files import read_toml
+from catalog.core.filters import Op, condition, file_type_filter, name_filter, parse_filters
 from catalog.core.params import (
     ArtifactKind,
     AskParams,
@@ -62,7 +61,6 @@ class Agent(BaseModel):
     @field_validator("temperature")
     @classmethod
     def _is_low(cls, temperature: float | None, info: ValidationInfo) -> float | None:
-        """Refuse a temperature that artifacts are not written at."""
         least, most = ARTIFACT_TEMPERATURES
         is_artifact = info.data.get("output") not in (None, "answer")
         if is_artifact and temperature is not None and not least <= temperature <= most:
@@ -72,14 +70,12 @@ class Agent(BaseModel):
     @field_validator("retrieval")
     @classmethod
     def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Refuse search parameters that an agent may not set, and malformed filters."""
         model = params_model(SearchParams, *_NOT_OF_AGENTS)
         try:
             values = model.model_validate(dict(retrieval)).model_dump(exclude_unset=True)
+            parse_filters(values.get("filters"))
         except ValidationError as error:
             raise ValueError(validation_message(error, model)) from None
-        try:
-            parse_filters(values.get("filters"))
         except InputError as error:
             raise ValueError(f"filters: {error}") from None
         return values
@@ -96,22 +92,15 @@ def check_agent_tables(tree: Mapping[str, Any], path: Path) -> None:
     if not isinstance(agents, Mapping):
         raise ConfigError(f"{path}: agents must be a section: write a table [agents.NAME] for each")
     for name, values in agents.items():
-        _validate(values, path, name)
+        _validate(values, f"the agent {name!r} in {path}")
 
 
 def load_agent(path: Path) -> Agent:
     """Return the agent of a file; raise :class:`ConfigError`, naming file and key."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the agent file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"the agent file {path} is not TOML: {error}") from error
-    return _validate(values, path)
+    return _validate(read_toml(path, "agent file"), f"the agent file {path}")
 
 
-def _validate(values: object, path: Path, name: str | None = None) -> Agent:
-    """Return the agent of a file, or of a table of settings; an error names file and key."""
+def _validate(values: object, where: str) -> Agent:
     try:
         return Agent.model_validate(values)
     except ValidationError as error:
@@ -120,10 +109,9 @@ def _validate(values: object, path: Path, name: str | None = None) -> Agent:
         if first["type"] == "extra_forbidden":
             key = str(first["loc"][-1])
             searching = map(fold_name, params_model(SearchParams, "query").model_fields)
-            is_search = fold_name(key) in searching
             known = f"keys: {', '.join(Agent.model_fields)}"
-            why = f"unknown key; {f'{key} belongs under [retrieval]' if is_search else known}"
-        where = f"the agent file {path}" if name is None else f"the agent {name!r} in {path}"
+            belongs = f"{key} belongs under [retrieval]" if fold_name(key) in searching else known
+            why = f"unknown key; {belongs}"
         keys = ".".join(map(str, first["loc"])) or "it"
         raise ConfigError(f"{where}: {keys}: {why}") from None
 
@@ -134,13 +122,14 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     Raises :class:`InputError` that lists the agents for an unknown name, and :class:`ConfigError`
     with file and key for an invalid file.
     """
-    path = _agent_files(settings).get(name or DEFAULT)
+    name = name or DEFAULT
+    path = _agent_files(settings).get(name)
     if path is not None:
         return load_agent(path)
-    if (name or DEFAULT) in settings.agents:
-        agent: Agent = settings.agents[name or DEFAULT]
+    if name in settings.agents:
+        agent: Agent = settings.agents[name]
         return agent
-    if name in (None, DEFAULT):
+    if name == DEFAULT:
         return Agent()
     raise InputError(
         f"there is no agent {name!r} in the settings or in the home's folder agents; "
@@ -156,6 +145,11 @@ def agent_places(settings: Settings) -> dict[str, Path | None]:
     """
     places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
     return {DEFAULT: None, **dict(sorted(places.items()))}
+
+
+def _agent_files(settings: Settings) -> dict[str, Path]:
+    folder = settings.answers.agents or settings.home / "agents"
+    return {path.stem: path for path in sorted(folder.glob("*.toml")) if path.is_file()}
 
 
 def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
@@ -177,33 +171,20 @@ def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
     changes = {
         name: own[name] for name in _CHOICES if name in own and getattr(params, name, "") is None
     }
-    for name, sign in (("after", 1), ("before", -1)):
+    for name, strictest in (("after", -1), ("before", 0)):
         bounds = [one for one in (getattr(params, name), own.get(name)) if one is not None]
-        bounds.sort(key=partial(_seconds, name, sign))
-        changes[name] = bounds[-1] if bounds else None
-    filters = [*_filters(params, own)]
+        dated = sorted((str(read_bound(name, bound)), bound) for bound in bounds)
+        changes[name] = dated[strictest][1] if dated else None
+    filters = [parse_filters(params.filters), parse_filters(own.get("filters"))]
+    if params.file_type is not None and "file_type" in own:
+        filters.append(file_type_filter(own["file_type"]))
+    if params.name is not None and "name" in own:
+        filters.append(name_filter(own["name"]))
     filters += [condition("agent_hint", Op.EQ, hint) for hint in hints]
     if agent.filter_by_tags:
         filters.append(condition("tag", Op.IN, list(agent.filter_by_tags)))
-    changes["filters"] = filters or None
+    changes["filters"] = list(filter(None, filters)) or None
     return replace(params, **changes, dataset=_datasets(params.dataset, own.get("dataset")))
-
-
-def _seconds(name: str, sign: int, bound: str) -> float:
-    moment = read_bound(name, bound)
-    return 0.0 if moment is None else sign * seconds_since_epoch(moment)
-
-
-def _filters(
-    params: SearchParams | AskParams | GenerateParams, own: Mapping[str, Any]
-) -> Iterator[Filter]:
-    for tree in map(parse_filters, (params.filters, own.get("filters"))):
-        if tree is not None:
-            yield tree
-    if params.file_type is not None and "file_type" in own:
-        yield file_type_filter(own["file_type"])
-    if params.name is not None and "name" in own:
-        yield name_filter(own["name"])
 
 
 def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
@@ -214,9 +195,3 @@ def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
     if not both:
         raise InputError(f"the agent answers only from {' and '.join(names[1])}")
     return both
-
-
-def _agent_files(settings: Settings) -> dict[str, Path]:
-    folder = settings.answers.agents or settings.home / "agents"
-    files = sorted(folder.glob("*.toml"))
-    return {path.stem: path for path in files if path.is_file()}

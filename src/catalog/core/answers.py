@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, Field, computed_field
 from pydantic_core import to_jsonable_python
 
 from catalog.core.params import ArtifactKind, Mode
@@ -62,11 +62,10 @@ class AnswerSentence(Frozen):
 
     def marked(self) -> str:
         """Return the sentence with its context, its citations and, if unsupported, a mark."""
-        context = self.context + (" " if self.context.endswith("?") else ": ")
-        marks = self.cited_as or tuple(f"[{number}]" for number in self.citations)
-        cited = "".join(f" {mark}" for mark in marks)
-        before = context if self.context else ""
-        return f"{before}{self.text}{cited}{'' if self.supported else ' [unsupported]'}"
+        before = self.context and self.context + (" " if self.context.endswith("?") else ": ")
+        marks = self.cited_as or [f"[{number}]" for number in self.citations]
+        doubt = [] if self.supported else ["[unsupported]"]
+        return " ".join([before + self.text, *marks, *doubt])
 
 
 class NearDocument(Frozen):
@@ -120,24 +119,16 @@ class Answer:
         """Return the sentences with their numbers, or the message when there is no answer."""
         if self.abstained is not None:
             return self.abstained.message
-        return "".join(f"{one.breaks}{one.marked()}" for one in self.sentences).strip()
+        return _join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that the command line, HTTP and MCP give."""
-        found = self.results.to_dict()
-        abstained = self.abstained
-        own = {
-            **vars(self),
-            "answer": self.text,
-            "abstained": abstained is not None,
-            "reason": abstained and abstained.reason,
-            "abstention": abstained,
-        }
+        own = {"answer": self.text, "abstained": self.abstained is not None}
+        own |= {"reason": self.abstained and self.abstained.reason, "abstention": self.abstained}
         of_search = ("datasets", "mode", "results", "confidence")
-        return {
-            name: found[name] if name in of_search else to_jsonable_python(own[name])
-            for name in AnswerShape.model_fields
-        }
+        found = {name: found for name, found in self.results.to_dict().items() if name in of_search}
+        shown = to_jsonable_python({**vars(self), "results": None, **own}) | found
+        return {name: shown[name] for name in AnswerShape.model_fields}
 
 
 class AnswerShape(Frozen):
@@ -198,24 +189,22 @@ class ArtifactSection(Frozen):
 
         Sentences with the same context are a list under it.
         """
-        parts: list[str] = [] if self.reason is None else [f"*{_as_sentence(self.reason)}*"]
+        parts = [self.heading, *([] if self.reason is None else [f"*{_as_sentence(self.reason)}*"])]
         for context, group in groupby(self.sentences, key=lambda one: one.context):
-            if not context:
-                parts.append("".join(f"{one.breaks}{one.marked()}" for one in group).strip())
-                continue
-            items = (one.model_copy(update={"context": ""}).marked() for one in group)
-            parts += [f"**{context}**", "\n".join(f"- {item}" for item in items)]
-        return "\n\n".join([self.heading, *parts])
+            if context:
+                items = (one.model_copy(update={"context": ""}).marked() for one in group)
+                parts += [f"**{context}**", "\n".join(f"- {item}" for item in items)]
+            else:
+                parts.append(_join(group))
+        return "\n\n".join(parts)
 
 
-class Artifact(BaseModel):
+class Artifact(BaseModel, frozen=True):
     """A document of one kind about a topic; its sentences cite ``citations`` by number.
 
     ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` are
     remarks for the user, such as how a model failed.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: ArtifactKind
     topic: str
@@ -246,23 +235,22 @@ class Artifact(BaseModel):
         reasons = {section.reason for section in self.sections}
         if self.abstained and len(reasons) == 1:
             return _as_sentence(reasons.pop() or "")
-        if self.abstained or self.model is not None:
-            parts = [section.text for section in self.sections]
-            made_by = []
-        else:
-            parts = [section.text for section in self.sections if section.sentences]
-            made_by = [EXTRACTED]
-            left = [one.heading.lstrip("# ") for one in self.sections if not one.sentences]
-            if left:
-                made_by.append(f"{NEEDS_MODEL}: {', '.join(left)}.")
+        is_whole = self.abstained or self.model is not None
+        parts = [one.text for one in self.sections if is_whole or one.sentences]
         if not self.abstained:
-            parts += ["---", *made_by, "Sources:"]
-            parts.append("\n".join(map(_source_line, self.citations)))
+            left = [one.heading.lstrip("# ") for one in self.sections if not one.sentences]
+            parts += ["---", *([] if is_whole else [EXTRACTED])]
+            parts += [f"{NEEDS_MODEL}: {', '.join(left)}."] if left and not is_whole else []
+            parts += ["Sources:", "\n".join(map(_source_line, self.citations))]
         return "\n\n".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that every edge gives."""
         return self.model_dump(mode="json")
+
+
+def _join(sentences: Iterable[AnswerSentence]) -> str:
+    return "".join(f"{one.breaks}{one.marked()}" for one in sentences).strip()
 
 
 def _as_sentence(reason: str) -> str:

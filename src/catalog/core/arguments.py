@@ -49,22 +49,18 @@ def parameter_names(kind: type[Params]) -> Names:
 @cache
 def params_model(kind: type[Params], *without: str) -> type[BaseModel]:
     """Return the pydantic model of a verb's parameters in JSON: strict, no unknown names."""
-    parameters = [
-        replace(one, help=f"{one.help} {one.json_help}".rstrip())
-        for one in edge_fields(kind)
-        if one.name not in without
-    ]
-    return build_model(kind.__name__, parameters, about=kind.__doc__)
+    parameters = [one for one in edge_fields(kind) if one.name not in without]
+    told = [replace(one, help=f"{one.help} {one.json_help}".rstrip()) for one in parameters]
+    return build_model(kind.__name__, told, about=kind.__doc__)
 
 
 @cache
 def _python_model(kind: type[Params]) -> type[BaseModel]:
     """Return the model of all parameters, whose filters may be anything and are checked later."""
-    parameters = [
-        one if one.type is object else replace(one, type=one.json or one.type)
-        for one in param_fields(kind)  # type: ignore[arg-type]
-    ]
-    return build_model(kind.__name__, parameters)
+    parameters = param_fields(kind)  # type: ignore[arg-type]
+    types = [one.type if one.type is object else one.json or one.type for one in parameters]
+    typed = [replace(one, type=kind) for one, kind in zip(parameters, types, strict=True)]
+    return build_model(kind.__name__, typed)
 
 
 def build_model(
@@ -73,11 +69,8 @@ def build_model(
     """Build a pydantic model of parameters, strict without a base; arguments may use aliases."""
     from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-    if base is None:
-        strict = ConfigDict(extra="forbid", strict=True)
-        base = type("_Strict", (BaseModel,), {"model_config": strict})
+    strict = {"model_config": ConfigDict(extra="forbid", strict=True)}
     by_name = {one.name: one for one in parameters}
-    names = {name: one.aliases for name, one in by_name.items()}
     definitions: Any = {
         name: (
             Annotated[one.type, one],
@@ -94,12 +87,13 @@ def build_model(
     }
 
     def take_aliases(values: Any) -> Any:
+        names = {name: one.aliases for name, one in by_name.items()}
         return rename_arguments(values, names)[0] if isinstance(values, Mapping) else values
 
     validators: Any = {"take_aliases": model_validator(mode="before")(take_aliases)}
     model: type[Any] = create_model(
         name,
-        __base__=base,
+        __base__=base or type("_Strict", (BaseModel,), strict),
         __doc__=(about or "").partition("\n")[0] or None,
         __validators__=validators,
         **definitions,
@@ -205,17 +199,8 @@ def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
         check_names(kwargs, parameter_names(kind))
         return function(*args[: len(own)], kind(*args[len(own) :], **kwargs))
 
-    parameters = [
-        Parameter(
-            one.name,
-            Parameter.POSITIONAL_OR_KEYWORD if one.is_positional else Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.is_required else one.default,
-            annotation=one.type,
-        )
-        for one in param_fields(kind)
-    ]
-    taken = signature(function).replace(parameters=[*own, *parameters])
-    call.__signature__ = taken  # type: ignore[attr-defined]
+    taken = [*own, *signature(kind, eval_str=True).parameters.values()]
+    call.__signature__ = signature(function).replace(parameters=taken)  # type: ignore[attr-defined]
     return call
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from calendar import isleap, month_name, monthrange
 from datetime import UTC, date, datetime, timedelta
 
 from catalog.core.errors import InputError
@@ -20,10 +21,8 @@ _BLANK_BEFORE_ZONE = re.compile(r"(?<!\s)\s++(?=(?:Z|[+-][0-9:]+)\Z)")
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]")
 _MAX_CHARS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
-)  # fmt: skip
+_YEAR_10000 = 253_402_300_800.0  # a timestamp
+_MONTHS = [name.lower() for name in month_name]
 _MONTH = r"(?P<name>[a-z]{3,9})\.?"
 _YEAR, _DAY_NUMBER = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _KEYWORD = re.compile(r"\$(?:Date|LastChangedDate): ([^$]{1,60})\$")
@@ -94,23 +93,15 @@ def date_span(text: str) -> tuple[float, float] | None:
 
     A day, month or year has its full length; a time is a moment.
     """
-    begin = parse_date(text)
+    begin, iso = parse_date(text), text.strip()
     if begin is None:
         return None
     start = seconds_since_epoch(begin)
-    iso = text.strip()
-    try:
-        if len(iso) == 4:
-            end = begin.replace(year=begin.year + 1)
-        elif len(iso) == 7:
-            end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
-        elif _DATE_ONLY.fullmatch(iso):
-            end = begin + timedelta(days=1)
-        else:
-            return start, math.nextafter(start, math.inf)
-    except (ValueError, OverflowError):  # the year 10000
-        return start, math.inf
-    return start, seconds_since_epoch(end)
+    days = monthrange(begin.year, begin.month)[1] if len(iso) == 7 else 365 + isleap(begin.year)
+    if len(iso) not in (4, 7):
+        days = 1 if _DATE_ONLY.fullmatch(iso) else 0
+    end = start + days * 86_400 if days else math.nextafter(start, math.inf)
+    return start, end if end < _YEAR_10000 else math.inf
 
 
 def to_timestamp(value: str | float | None) -> float | None:
@@ -166,9 +157,9 @@ def read_written_date(value: object) -> str | None:
     text = _WEEKDAY.sub("", text, count=1) if _WEEKDAY.match(text) else text
     time = _TIME.search(text)
     day = _read_day(text if time is None else text[: time.start()])
-    if day is None or time is None:
-        return _checked(day)
-    return _checked(f"{day}{_iso_time(time)}") if len(day) == len("2024-05-31") else None
+    if day and time:
+        day = f"{day}{_iso_time(time)}" if len(day) == len("2024-05-31") else None
+    return _checked(day)
 
 
 def date_in_name(name: str) -> str | None:
@@ -199,13 +190,9 @@ def _read_day(text: str) -> str | None:
 
 
 def _iso_day(parts: dict[str, str | None]) -> str | None:
-    name, month = parts.get("name"), parts.get("month")
-    if name is None:
-        number = int(month or 0)
-    else:
-        beginnings = (full.startswith(name.lower()) for full in _MONTHS)
-        number = next((at for at, fits in enumerate(beginnings, start=1) if fits), 0)
-    day = parts.get("day")
+    number, day = int(parts.get("month") or 0), parts.get("day")
+    if name := parts.get("name"):
+        number = next((at for at, one in enumerate(_MONTHS) if one.startswith(name.lower())), 0)
     return f"{parts['year']}-{number:02}" + (f"-{int(day):02}" if day else "")
 
 

@@ -44,25 +44,14 @@ class Locator:
 
 def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
     """Return the locator of ``text[start:end]``, with missing fields from ``known``."""
-    lines = places.lines_of(start, end)
-    if lines is None and places.unit == "line":
-        lines = (known.line_start, known.line_end)  # type: ignore[assignment]
-    first, last = lines or (None, None)
-    if places.unit in ("page", "slide"):
-        numbers: tuple[int | None, int | None] = known.page, known.page_end
-    elif places.unit == "line":
-        numbers = first, last
-    else:
-        numbers = places.numbers_of(start, end) or (None, None)
-    return replace(
-        known,
-        line_start=first,
-        line_end=last,
-        unit=places.unit,
-        start=numbers[0],
-        end=numbers[1],
-        cells=places.cells_of(start, end),
-    )
+    unit, own = places.unit, (known.line_start, known.line_end)
+    lines = places.lines_of(start, end) or (own if unit == "line" else (None, None))
+    numbers: tuple[int | None, int | None] = places.numbers_of(start, end) or (None, None)
+    if unit in ("page", "slide"):
+        numbers = known.page, known.page_end
+    first, last = lines if unit == "line" else numbers
+    known = replace(known, line_start=lines[0], line_end=lines[1], unit=unit)
+    return replace(known, start=first, end=last, cells=places.cells_of(start, end))
 
 
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
@@ -78,8 +67,7 @@ def part_label(metadata: Mapping[str, object], *, has_id: bool = False) -> str:
 
     Of a text with an id of its own, ``page`` and ``page_number`` may be any field.
     """
-    keys = ("page_label",) if has_id else ("page_label", "page_number", "page")
-    said = (metadata.get(key) for key in keys)
+    said = map(metadata.get, ("page_label",) if has_id else ("page_label", "page_number", "page"))
     return next((str(value) for value in said if isinstance(value, str | int) and value != ""), "")
 
 
@@ -93,11 +81,7 @@ def listed(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a document.
-
-    ``start``/``end`` delimit the heading's own lines in the text, ``level`` counts from 1
-    (outermost), ``title`` is its text without markup.
-    """
+    """A heading: its lines are ``text[start:end]``; ``level`` counts from 1 (outermost)."""
 
     start: int
     end: int
@@ -107,12 +91,9 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch ``text[start:end]`` of a document that is not plain text.
+    """A stretch ``text[start:end]`` of a document that is not plain text, such as one cue.
 
-    It is one cue of a transcript, one described frame of a video, the OCR text or caption of an
-    image, what a mail quotes from another one, or its signature. Transcripts and frames have times
-    in seconds (``time_start <= time_end``, not negative), the rest have none; ``speaker`` is the
-    person who speaks the cue, if known.
+    Transcripts and frames have times (``0 <= time_start <= time_end``), the rest have none.
     """
 
     start: int
@@ -137,15 +118,12 @@ class ParsedDocument:
 
     ``text`` is canonical: every offset anywhere refers to it, and it is stored unchanged (no NUL,
     no lone surrogate). ``body_start`` is where retrievable text begins (after front matter).
-    ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk. The passages of
-    ``tables`` have the names of the columns as context. ``pages[n - 1]`` is the offset where page
-    (or slide) ``n`` begins, ascending. ``segments`` are disjoint and in the order of the text; text
-    outside them is plain text. ``metadata`` holds user metadata and the
-    first-class fields the reader knows (``tags``, ``created``, ``modified``, ``source_url`` …);
-    ``written`` names the fields that the author wrote (``title`` too, if the author wrote it), and
+    ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk. ``pages[n - 1]``
+    is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are disjoint and in
+    the order of the text. ``metadata`` holds user metadata and the first-class fields the reader
+    knows (``tags``, ``created`` …); ``written`` names the fields that the author wrote, and
     ``remarks`` say which of the author's words could not be read. ``untimed`` says why a document
-    that looks like a frame or a transcript is read as text; it is reported and not stored.
-    ``places`` maps the text to positions in the file; it is not part of the document's content.
+    that looks like a transcript is read as text; it is reported and not stored.
     """
 
     path: str
@@ -186,11 +164,10 @@ class ChunkSpan:
     """A passage as the chunker cuts it; the chunk is always ``text[start:end]``.
 
     ``heading_path`` goes from the outermost heading to the chunk's own; ``sections`` are the other
-    headings in it, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
-    ``page_breaks`` (where the page after ``locator.page`` begins, and the one after that, …) and
-    ``places`` have offsets in the chunk. ``context`` are further lines that both legs search: the
-    column names of its table (:func:`find_columns`), which people are shown, and metadata, which
-    they are not. ``metadata`` is the passage's own, in addition to its document's.
+    headings in it. ``cues``, ``page_breaks`` (where the page after ``locator.page`` begins, and the
+    one after that, …) and ``places`` have offsets in the chunk. ``context`` are further lines that
+    both legs search: the column names of its table (:func:`find_columns`), which people are shown,
+    and metadata, which they are not. ``metadata`` is the passage's own.
     """
 
     start: int
@@ -212,11 +189,9 @@ class Chunk:
     """A stored passage, joined with the fields of its document that a result needs.
 
     ``seq`` is the database's row number: never reused, so it names the chunk in lexical indexes;
-    ``chunk_id`` is the deterministic public id. ``metadata`` is the document's and the passage's
-    own, ``context`` that of its :class:`ChunkSpan`. ``modified`` is the document's own date, else
-    its file's; ``dated`` is the timestamp for date bounds. ``file`` is the file that the document
-    came from, or the source as the user of a pipeline names it: its path, unless it holds several
-    documents.
+    ``chunk_id`` is the deterministic public id. ``metadata`` is the document's and the passage's.
+    ``modified`` is the document's own date, else its file's; ``dated`` is the timestamp for date
+    bounds. ``file`` is the document's file: its path, unless the file holds several documents.
     """
 
     seq: int

@@ -1,19 +1,16 @@
 """Find parts by name: engines, embedding providers and readers, ours and other packages'.
 
-The groups are ``catalog.lexical``, ``catalog.vectors``, ``catalog.embeddings`` and
-``catalog.readers``. Our own parts are known by name, since the metadata of all packages is slow.
+Our own engines are known by name, since the metadata of all packages is slow to read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from importlib import metadata
+from typing import Any, Literal
 
-from catalog.core.errors import CatalogError, ConfigError, UnknownEngineError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from catalog.core.errors import CatalogError, ConfigError
 
 Group = Literal["catalog.lexical", "catalog.vectors"]
 
@@ -32,14 +29,13 @@ OURS: dict[Group, dict[str, str]] = {
 
 
 @cache
-def list_added(group: str) -> Mapping[str, EntryPoint]:
+def list_added(group: str) -> Mapping[str, metadata.EntryPoint]:
     """Return the entry points of a group by name, without importing them."""
-    from importlib.metadata import entry_points
+    points = metadata.entry_points(group=group)
+    return {one.name: one for one in sorted(points, key=lambda it: it.name)}
 
-    return {one.name: one for one in sorted(entry_points(group=group), key=lambda it: it.name)}
 
-
-def find(group: str, name: str) -> object | None:
+def find(group: str, name: str) -> Any:
     """Return the object that a package adds to a group; ``None`` without one.
 
     Raises :class:`ConfigError` if it cannot be imported.
@@ -48,22 +44,19 @@ def find(group: str, name: str) -> object | None:
     return None if point is None else _load(point)
 
 
-def find_engine(group: Group, name: str) -> EntryPoint:
+def find_engine(group: Group, name: str) -> metadata.EntryPoint:
     """Return the entry point of an engine; packages are read only if the name is not ours.
 
-    Raises :class:`UnknownEngineError` that lists the names.
+    Raises :class:`ConfigError` that lists the names.
     """
-    from importlib.metadata import EntryPoint
-
-    own = OURS[group]
-    if name in own:
-        return EntryPoint(name, own[name], group)
-    added = list_added(group)
-    if name in added:
-        return added[name]
-    kind = {"catalog.lexical": "keyword", "catalog.vectors": "vector"}[group]
-    raise UnknownEngineError(
-        f"unknown {kind} engine {name!r}; engines: {', '.join(dict.fromkeys([*own, *added]))}; "
+    if name in OURS[group]:
+        return metadata.EntryPoint(name, OURS[group][name], group)
+    if name in list_added(group):
+        return list_added(group)[name]
+    kind = "keyword" if group == "catalog.lexical" else "vector"
+    known = ", ".join(dict.fromkeys([*OURS[group], *list_added(group)]))
+    raise ConfigError(
+        f"unknown {kind} engine {name!r}; engines: {known}; "
         f"packages can add engines by the entry point {group}"
     )
 
@@ -73,7 +66,7 @@ def load_engine(group: Group, name: str) -> Any:
     return _load(find_engine(group, name))
 
 
-def _load(point: EntryPoint) -> Any:
+def _load(point: metadata.EntryPoint) -> Any:
     try:
         return point.load()
     except CatalogError:

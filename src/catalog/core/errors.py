@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # no apostrophe within a word
-_MOST_ECHOED = 200  # characters
+_MARK = r"(?:(?<!\w)['\"]|['\"](?!\w))"  # no apostrophe within a word
+_LONG_QUOTE = re.compile(
+    rf"({_MARK}(?:(?!{_MARK}).){{200}})(?:(?!{_MARK}).)+(?={_MARK})", re.DOTALL
+)
 
 
 class CatalogError(Exception):
@@ -19,28 +21,12 @@ class CatalogError(Exception):
     quotes_documents: bool = False
 
     def __init__(self, *told: object) -> None:
-        super().__init__(*map(_shorten, told))
-
-
-def _shorten(told: object) -> object:
-    """Cut the long stretches between quotation marks in a message."""
-    if not isinstance(told, str) or len(told) <= _MOST_ECHOED:
-        return told
-    pieces, at = [], 0
-    for mark in _QUOTE.finditer(told):
-        between = told[at : mark.start()]
-        is_long = at > 0 and len(between) > _MOST_ECHOED
-        pieces += [f"{between[:_MOST_ECHOED]}…" if is_long else between, mark[0]]
-        at = mark.end()
-    return "".join([*pieces, told[at:]])
+        cut = (_LONG_QUOTE.sub(r"\1…", one) if isinstance(one, str) else one for one in told)
+        super().__init__(*cut)
 
 
 class ConfigError(CatalogError):
     """A setting is wrong: fix it and start again."""
-
-
-class UnknownEngineError(ConfigError):
-    """No engine has that name: pick one from the list in the message, or install its package."""
 
 
 class MissingExtraError(ConfigError):
@@ -158,10 +144,7 @@ class StoreBusyError(StoreError):
 
 
 class StoreUnreachableError(StoreError):
-    """The database server is away, or a connection to it broke: try again when it answers.
-
-    The last change may or may not be stored; running it again settles that.
-    """
+    """The database server is away: run the last change again when it answers, it may be lost."""
 
 
 class StoreDamagedError(StoreError):
@@ -207,8 +190,7 @@ class EmbeddingError(CatalogError):
 class EmbeddingServerError(EmbeddingError):
     """The embedding model's server cannot answer now: no text is at fault, so run again later.
 
-    ``retry_after``: how many seconds it asks to be left alone, where it says so; ``status_code``
-    that of its answer, if it gave one.
+    ``retry_after`` are the seconds it asks to be left alone, if it does.
     """
 
     def __init__(
@@ -247,10 +229,7 @@ class EngineError(CatalogError):
 
 
 class EngineBlockedError(EngineError):
-    """An index that may be intact cannot be used now, for lack of space, memory or permissions.
-
-    The engine ``flat`` answers meanwhile. It is not rebuilt, since that needs even more space.
-    """
+    """An index cannot be used now, for lack of space, memory or permissions: it is not rebuilt."""
 
 
 class EngineLockedError(EngineBlockedError):
@@ -258,10 +237,7 @@ class EngineLockedError(EngineBlockedError):
 
 
 class EngineUnreachableError(EngineError):
-    """The server with an index does not answer: start it, or correct its address.
-
-    Searches use words meanwhile; changes are applied when it is back.
-    """
+    """The server with an index does not answer: start it, or correct its address."""
 
 
 class ServingError(CatalogError):

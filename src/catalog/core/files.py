@@ -10,9 +10,11 @@ import errno
 import hashlib
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from catalog.core.errors import ConfigError
 
@@ -26,7 +28,6 @@ _REMEDIES = {
     errno.ENFILE: "raise the limit on open files (ulimit -n)",
 }
 _RUST_ERRNO = re.compile(r"\(os error (\d+)\)")  # in messages of libraries written in Rust
-OTHERS = 0o077  # the rights of group and others
 _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
@@ -38,20 +39,19 @@ def describe_os_error(path: Path, error: OSError) -> str:
 
 def remedy(code: int | None, path: Path) -> str:
     """Return what to do about an ``errno`` at a path; "" if unknown."""
-    candidates = (path.absolute(), *path.absolute().parents)
-    place = next((one for one in candidates if os.access(one, os.F_OK)), path)
+    around = (path.absolute(), *path.absolute().parents)
+    place = next((one for one in around if os.access(one, os.F_OK)), path)
     return _REMEDIES.get(code or 0, "").format(place=place)
 
 
-def errno_of(error: BaseException) -> int | None:
+def errno_of(error: BaseException | None) -> int | None:
     """Return the ``errno`` behind an error, from itself or one of its causes."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno:
-            return cause.errno
-        if match := _RUST_ERRNO.search(str(cause)):
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        if match := _RUST_ERRNO.search(str(error)):
             return int(match[1])
-        cause = cause.__cause__
+        error = error.__cause__
     return None
 
 
@@ -68,10 +68,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its missing parents; if the block fails, remove those that are empty.
-
-    Raises ``OSError`` like :func:`make_folder`.
-    """
+    """Make a folder and its missing parents; if the block fails, remove those that are empty."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         make_folder(folder)
@@ -93,7 +90,7 @@ def make_private(*files: Path) -> None:
 def find_open_to_others(*paths: Path) -> list[Path]:
     """Return the paths that the group or other users may read, write or enter."""
     there = [path for path in paths if os.name == "posix" and path.exists()]
-    return [path for path in there if path.stat().st_mode & OTHERS]
+    return [path for path in there if path.stat().st_mode & 0o077]
 
 
 def default_home() -> Path:
@@ -114,14 +111,25 @@ def settings_file(home: Path) -> Path | None:
 
     Raises :class:`ConfigError` for a home folder that cannot be read.
     """
-    variable = os.environ.get("IDX_CONFIG")
-    if variable:
+    if variable := os.environ.get("IDX_CONFIG"):
         return Path(variable)
     path = home / "catalog.toml"
     try:
         return path if path.is_file() else None
     except OSError as error:
         raise ConfigError(f"cannot read settings: {describe_os_error(path, error)}") from error
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return the content of a file; ``what`` it is begins the message of a :class:`ConfigError`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the {what} {path} is not TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"the {what} {path} nests too deeply") from None
 
 
 def settings_key(
@@ -134,11 +142,10 @@ def settings_key(
     of a server.
     """
     variables = os.environ if environment is None else environment
-    file = settings_file(home)
-    try:
-        content = b"" if file is None else file.read_bytes()
-    except OSError:
-        content = b"?"  # loading the settings will report the problem
+    content = b""
+    if file := settings_file(home):
+        with suppress(OSError):  # loading the settings will report the problem
+            content = file.read_bytes()
     relevant = sorted(
         (name, value)
         for name, value in variables.items()

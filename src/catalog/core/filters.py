@@ -33,28 +33,21 @@ from catalog.core.dates import date_span, to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import FilterError, UnknownFieldError
 
-DOCUMENT_FIELDS = frozenset(
-    {
-        "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type",
-        "tags", "source_url", "confidentiality", "created", "modified", "media",
-        "page_title", "agent_hint",
-    }
-)  # fmt: skip
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
-FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
+FIRST_CLASS_FIELDS = CHUNK_FIELDS | {
+    "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type", "tags",
+    "source_url", "confidentiality", "created", "modified", "media", "page_title", "agent_hint",
+}  # fmt: skip
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
 WORD_FIELDS = frozenset({"page_title", "section"})  # a search compares them by their words
 DATE_FIELDS = ("modified", "created")  # a document's date, the first one preferred
-ALIASES: Mapping[str, str] = {
-    "tag": "tags",
-    "project": "dataset",
-    "doc": "path",
-    "page_label": "page",
-}
+ALIASES = {"tag": "tags", "project": "dataset", "doc": "path", "page_label": "page"}
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
 _EXPRESSION = re.compile(r"(.[^=!<>~]*)(==|!=|>=|<=|[=><~]|!)(.*)", re.DOTALL)
 _ALTERNATIVE = re.compile(r'(?:^|\|)((?:"[^"]*+"|[^|])*+)')  # between bars outside of quotes
+_QUOTED = re.compile(r'\A"(.*)"\Z', re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
 _NAMES_BY_EXTENSIONS = {
@@ -86,8 +79,6 @@ _TYPES = {
     name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()
 }
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
-_SUBTITLES = ("srt", "vtt")
-_SUBTITLED = ("video", "audio")  # the types of recordings, which subtitles are stored as
 _FILES = frozenset(["file", "files", "document", "documents"])
 
 
@@ -126,14 +117,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True if all parts are; also without parts."""
+    """True if all parts are."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True if any part is; false without parts."""
+    """True if any part is."""
 
     parts: tuple[Filter, ...]
 
@@ -150,14 +141,12 @@ Filter = Condition | And | Or | Not
 
 def condition(field: str, op: Op | str, value: object) -> Condition:
     """Build a condition, checking that operator and value fit; aliases of fields are resolved."""
-    if not isinstance(field, str) or field == "" or not _is_unicode(field):
+    if not isinstance(field, str) or field == "" or _SURROGATE.search(field):
         raise FilterError(f"a filter field must be a non-empty name, not {field!r}")
-    try:
-        known = Op(getattr(op, "value", op))
-    except ValueError:
-        names = ", ".join(Op)
-        raise FilterError(f"unknown filter operator {op!r}; operators: {names}") from None
-    name = ALIASES.get(field, field)
+    op = getattr(op, "value", op)
+    if op not in tuple(Op):
+        raise FilterError(f"unknown filter operator {op!r}; operators: {', '.join(Op)}")
+    name, known = ALIASES.get(field, field), Op(op)
     if known is Op.IS_EMPTY:
         return Condition(name, known, None)
     if known in _LIST_OPS:
@@ -172,7 +161,7 @@ def condition(field: str, op: Op | str, value: object) -> Condition:
 def _check_scalar(field: str, value: object) -> MetadataScalar:
     """Return a checked value; LlamaIndex's ``page_label`` has page numbers as texts."""
     if isinstance(value, str):
-        if not _is_unicode(value):
+        if _SURROGATE.search(value):
             raise FilterError(f"the filter on {field} has text that is not valid Unicode")
         return int(value) if field == "page" and _INTEGER.fullmatch(value) else value
     if isinstance(value, bool | int | float) and value == value:  # NaN equals nothing
@@ -180,24 +169,19 @@ def _check_scalar(field: str, value: object) -> MetadataScalar:
     raise FilterError(f"the filter on {field} needs text, a number or true/false, not {value!r}")
 
 
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
 def _is_list(value: object) -> TypeGuard[Iterable[object]]:
-    """Return whether the value is a list of values, rather than text or a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping)
 
 
 def filter_fields(tree: Filter) -> frozenset[str]:
     """Return every field that the filter has a condition on."""
-    match tree:
-        case Condition():
-            return frozenset({tree.field})
-        case Not():
-            return filter_fields(tree.part)
-        case And() | Or():
-            return frozenset().union(*(filter_fields(part) for part in tree.parts))
+    if isinstance(tree, Condition):
+        return frozenset({tree.field})
+    return frozenset().union(*map(filter_fields, _parts(tree)))
+
+
+def _parts(tree: And | Or | Not) -> tuple[Filter, ...]:
+    return (tree.part,) if isinstance(tree, Not) else tree.parts
 
 
 def check_fields(tree: Filter, known: Iterable[str]) -> None:
@@ -227,9 +211,7 @@ def matches(tree: Filter, values: Callable[[str], tuple[MetadataScalar, ...]]) -
 
 def value_kind(value: MetadataScalar) -> str:
     """Return the type that equality respects: ``b``\\ ool, ``n``\\ umber or ``s``\\ tring."""
-    if isinstance(value, bool):
-        return "b"
-    return "s" if isinstance(value, str) else "n"
+    return "b" if isinstance(value, bool) else "s" if isinstance(value, str) else "n"
 
 
 def comparable_number(value: float) -> float:
@@ -240,15 +222,17 @@ def comparable_number(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def equal_values(left: MetadataScalar, right: MetadataScalar) -> bool:
-    """Return whether two values are equal, never confusing text, numbers and truth values."""
-    return value_kind(left) == value_kind(right) and _comparable(left) == _comparable(right)
+def _comparable(value: MetadataScalar) -> tuple[str, Any]:
+    """Return what equality and order compare, never confusing text, numbers and truth values."""
+    kind = value_kind(value)
+    return kind, comparable_number(value) if kind == "n" else value  # type: ignore[arg-type]
 
 
 def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
     operands = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-    listed = tuple(item for item in operands if item is not None)
-    present = [any(equal_values(value, item) for value in values) for item in listed]
+    asked = [_comparable(item) for item in operands if item is not None]
+    own = [_comparable(value) for value in values]
+    present = [item in own for item in asked]
     match tree.op:
         case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
             return any(present)
@@ -265,15 +249,11 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
             return any(isinstance(v, str) and needle in v.casefold() for v in values)
         case _:
             if (dates := date_comparison(tree)) is not None:
-                op, bound = dates
+                op, moment = dates
                 moments = (to_timestamp(value) for value in values if isinstance(value, str))
-                return any(_ORDER[op](at, bound) for at in moments if at is not None)
-            asked = listed[0]
-            return any(
-                _ORDER[tree.op](_comparable(value), _comparable(asked))
-                for value in values
-                if value_kind(value) == value_kind(asked)
-            )
+                return any(_ORDER[op](at, moment) for at in moments if at is not None)
+            ((kind, bound),) = asked
+            return any(_ORDER[tree.op](value, bound) for its, value in own if its == kind)
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
@@ -294,10 +274,6 @@ def date_comparison(tree: Condition) -> tuple[Op, float] | None:
     return (Op.GTE if tree.op in (Op.GT, Op.GTE) else Op.LT), bound
 
 
-def _comparable(value: MetadataScalar) -> Any:
-    return value if isinstance(value, str | bool) else comparable_number(value)
-
-
 def parse_filters(filters: object) -> Filter | None:
     """Read a filter from any form that a caller may have; ``None`` stays ``None`` (no restriction).
 
@@ -314,7 +290,7 @@ def parse_filters(filters: object) -> Filter | None:
         tree = _read(filters)
         conditions, depth = _size(tree)
     except RecursionError:
-        raise FilterError(f"the filter is nested deeper than {MAX_DEPTH}") from None
+        tree, conditions, depth = And(()), 0, MAX_DEPTH + 1
     if conditions > MAX_CONDITIONS:
         raise FilterError(f"the filter has {conditions} conditions; at most {MAX_CONDITIONS}")
     if depth > MAX_DEPTH:
@@ -344,21 +320,19 @@ def parse_expression(expression: str) -> Condition:
     if symbol == "!":
         raise FilterError(f"unknown operator in {expression!r}; use = != > >= < <= ~")
     if symbol == "~":
-        return condition(name, Op.TEXT_MATCH_INSENSITIVE, _unquote(text))
-    parts = _ALTERNATIVE.findall(text)
-    if symbol in ("=", "==", "!=") and len(parts) > 1:
-        op = Op.NIN if symbol == "!=" else Op.IN
-        return condition(name, op, [_parse_literal(name, part.strip()) for part in parts])
+        return condition(name, Op.TEXT_MATCH_INSENSITIVE, _QUOTED.sub(r"\1", text))
+    values = [_parse_literal(name, part.strip()) for part in _ALTERNATIVE.findall(text)]
+    if symbol in ("=", "==", "!=") and len(values) > 1:
+        return condition(name, Op.NIN if symbol == "!=" else Op.IN, values)
     return condition(name, Op.EQ if symbol == "=" else symbol, _parse_literal(name, text))
 
 
 def file_type_filter(name: str) -> Filter:
     """Return a filter on a file type: ``pdf``, ``.PDF``, ``word``, ``slides``, ``web page``.
 
-    A kind such as ``word`` or ``video`` covers all its extensions, in any case and with or without
-    a leading dot. Any other text is taken literally, in lower case, and as a plural (``PDFs``).
-    Subtitles have the type of their recording, so they are matched by their path as well. Raises
-    :class:`FilterError` for blank text.
+    A kind such as ``word`` or ``video`` covers all its extensions. Any other text is taken
+    literally, in lower case, and as a plural (``PDFs``). Subtitles have the type of their
+    recording, so they are matched by their path as well. Raises :class:`FilterError` for a blank.
     """
     text = _require_text("file type", name).casefold().removeprefix("*").removeprefix(".")
     words = text.rsplit(maxsplit=1)
@@ -367,12 +341,12 @@ def file_type_filter(name: str) -> Filter:
     is_plural = bare in _EXTENSIONS or (len(bare) > 2 and not bare.endswith("s"))
     types = list(dict.fromkeys((*_types_of(text), text, bare if is_plural else text)))
     by_type = condition("file_type", Op.IN, types)
-    endings = [extension for extension in types if extension in _SUBTITLES]
+    endings = [f".{extension}" for extension in types if extension in ("srt", "vtt")]
     if not endings:
         return by_type
-    by_path = (condition("path", Op.TEXT_MATCH_INSENSITIVE, f".{ending}") for ending in endings)
-    of_recordings = condition("file_type", Op.IN, list(_SUBTITLED))
-    return Or((by_type, And((of_recordings, Or(tuple(by_path))))))
+    by_path = tuple(condition("path", Op.TEXT_MATCH_INSENSITIVE, one) for one in endings)
+    of_recordings = condition("file_type", Op.IN, ["video", "audio"])
+    return Or((by_type, And((of_recordings, Or(by_path)))))
 
 
 def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None:
@@ -428,14 +402,15 @@ def _read(filters: Any) -> Filter:
             return condition(field, "==" if op == "=" else op, value)
         case Mapping():
             return _conjunction(_from_item(key, value) for key, value in filters.items())
-    if hasattr(filters, "filters") and hasattr(filters, "condition"):
+    if is_of_llama_index(filters) and hasattr(filters, "key"):
+        return condition(filters.key, filters.operator, filters.value)
+    if is_of_llama_index(filters):
         parts = tuple(map(_read, filters.filters))
         name = str(getattr(filters.condition, "value", filters.condition) or "and").lower()
-        if name not in ("and", "or", "not"):
+        trees = {"and": _conjunction(parts), "or": Or(parts), "not": Not(Or(parts))}
+        if name not in trees:
             raise FilterError(f"unknown filter condition {name!r}; use and, or, not")
-        return {"and": _conjunction(parts), "or": Or(parts), "not": Not(Or(parts))}[name]
-    if is_of_llama_index(filters):
-        return condition(filters.key, filters.operator, filters.value)
+        return trees[name]
     if _is_list(filters):
         return _conjunction(map(_read, filters))
     raise FilterError(
@@ -445,7 +420,7 @@ def _read(filters: Any) -> Filter:
 
 def _from_item(field: str, value: object) -> Filter:
     if isinstance(value, Mapping):
-        if len(value) == 0:
+        if not value:
             raise FilterError(f"the filter on {field} has no operator")
         return _conjunction(condition(field, op, operand) for op, operand in value.items())
     return condition(field, Op.IN if _is_list(value) else Op.EQ, value)
@@ -457,21 +432,16 @@ def _conjunction(parts: Iterable[Filter]) -> Filter:
 
 
 def _size(tree: Filter) -> tuple[int, int]:
-    """Return how many conditions (each value of ALL is one) and levels the filter has."""
     if isinstance(tree, Condition):
         values = tree.value if tree.op is Op.ALL and isinstance(tree.value, tuple) else ()
         return max(1, len(values)), 1
-    sizes = [_size(part) for part in ((tree.part,) if isinstance(tree, Not) else tree.parts)]
+    sizes = list(map(_size, _parts(tree)))
     return sum(count for count, _ in sizes), 1 + max((depth for _, depth in sizes), default=0)
 
 
-def _unquote(text: str) -> str:
-    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == '"' else text
-
-
 def _parse_literal(field: str, text: str) -> MetadataScalar:
-    if _unquote(text) != text:
-        return _unquote(text)
+    if quoted := _QUOTED.fullmatch(text):
+        return quoted[1]
     if ALIASES.get(field, field) in TEXT_FIELDS:
         return text
     if text in ("true", "false"):

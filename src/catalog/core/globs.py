@@ -1,8 +1,7 @@
 """Match paths by a pattern as in ``.gitignore``, in bounded time whatever the pattern.
 
-Patterns come from remote callers. Each name of a path is compared alone, and each ``**`` is settled
-at the first place where the names after it fit, so a path takes at most about its length times the
-pattern's.
+Patterns come from remote callers, and pathspec's regular expressions may take exponential time.
+Here a path takes at most about its number of names times the pattern's.
 """
 
 from __future__ import annotations
@@ -41,43 +40,30 @@ class Glob:
         if names[-1] == "**":
             names.append("*")
         return cls(
-            tuple(
-                None if name == "**" else _matcher(name)
-                for before, name in zip(["", *names], names, strict=False)
-                if not before == name == "**"
-            ),
-            line.endswith("/"),
+            tuple(None if name == "**" else _matcher(name) for name in names), line.endswith("/")
         )
 
     def matches(self, path: str) -> bool:
         """Return whether the pattern matches the path, or a folder above it."""
         names = path.split("/")
-        return self._fits(names[:-1] if self._of_folder else names, is_whole=False)
+        return bool(self._ends(names[:-1] if self._of_folder else names))
 
     def names(self, path: str) -> bool:
         """Return whether the pattern matches the path itself; a folder's path ends with a slash."""
         if self._of_folder and not path.endswith("/"):
             return False
-        return self._fits(path.removesuffix("/").split("/"), is_whole=True)
+        names = path.removesuffix("/").split("/")
+        return len(names) in self._ends(names)
 
-    def _fits(self, path: Sequence[str], *, is_whole: bool) -> bool:
-        """Return whether the pattern fits all names of a path, or else its first ones."""
-        at, of_path, retry = 0, 0, None
-        while True:
-            if at == len(self._names):
-                if of_path == len(path) or not is_whole:
-                    return True
-            elif (fits := self._names[at]) is None:
-                at, retry = at + 1, of_path
-                after_folders = at
-                continue
-            elif of_path < len(path) and fits(path[of_path]):
-                at, of_path = at + 1, of_path + 1
-                continue
-            if retry is None or retry == len(path):
-                return False
-            retry += 1
-            at, of_path = after_folders, retry
+    def _ends(self, path: Sequence[str]) -> set[int]:
+        """Return how many first names of a path the pattern can fit."""
+        ends = {0}
+        for fits in self._names:
+            if fits is None:
+                ends = set(range(min(ends), len(path))) if ends else ends
+            else:
+                ends = {end + 1 for end in ends if end < len(path) and fits(path[end])}
+        return ends
 
 
 def _matcher(name: str) -> Callable[[str], object]:

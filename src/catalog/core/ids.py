@@ -4,7 +4,6 @@ source_doc_id  "{dataset}:{path}"                               stable over edit
 content_hash   sha256 hex of the document's text and metadata   one content
 revision_id    sha1 of "source_doc_id:content_hash"
 chunk_id       sha1 of "revision_id:modality:start_offset"
-point_id       UUIDv5 of the chunk id (and of "chunk_id#n" for its later windows)
 docid          first hex digits of the content hash, short enough to type
 """
 
@@ -12,11 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import uuid
 
 from catalog.core.errors import InputError
 
-POINT_NAMESPACE = uuid.UUID("6f1f5a52-6b0e-5f0c-9a55-0c6f0f3b7e11")
 DOCID_LENGTH = 8
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -53,12 +50,6 @@ def revision_id(source_doc_id: str, content_hash: str) -> str:
 def chunk_id(revision_id: str, modality: str, start_offset: int) -> str:
     """Return the id of the chunk that starts at ``start_offset`` (characters) of a revision."""
     return sha1_hex(f"{revision_id}:{modality}:{start_offset}")
-
-
-def point_id(chunk_id: str, window: int = 0) -> str:
-    """Return the vector index's id for one window of a chunk; window 0 is the chunk itself."""
-    name = chunk_id if window == 0 else f"{chunk_id}#{window}"
-    return str(uuid.uuid5(POINT_NAMESPACE, name))
 
 
 def docid(content_hash: str) -> str:

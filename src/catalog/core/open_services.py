@@ -6,18 +6,11 @@ import atexit
 import os
 from collections.abc import Callable
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from catalog.core.errors import ForkedError
 
-
-class Closable(Protocol):
-    """Something that holds files or connections."""
-
-    def close(self) -> None: ...
-
-
-ServiceT = TypeVar("ServiceT", bound=Closable)
+ServiceT = TypeVar("ServiceT", bound=Any)  # has close()
 
 
 class OpenServices(Generic[ServiceT]):

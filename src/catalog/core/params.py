@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 Mode = Literal["lexical", "vector", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -98,118 +98,109 @@ class Param:
         return any(get_origin(kind) in (list, Iterable) for kind in kinds)
 
 
+def about(param: Param | str, *bounds: Any, **more: Any) -> dict[str, Any]:
+    """Return the metadata of the field of a parameter, which :class:`Param` describes."""
+    return {"param": param if isinstance(param, Param) else Param(param, *bounds, **more)}
+
+
+def optional(default: Any, param: Param | str, *bounds: Any, **more: Any) -> Any:
+    """Return the field of a parameter with a default."""
+    return field(default=default, metadata=about(param, *bounds, **more))
+
+
 class Params:
     """Base of the parameters of a verb."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 DatasetChoice = str | list[str] | None
 """The name of a dataset, those of several that are searched as one, or ``None``: all there are."""
 
-Dataset = Annotated[
-    DatasetChoice, Param("Only these datasets, by default all.", flags="--dataset --project -d")
-]
-FileType = Annotated[
-    str | None,
-    Param(
-        "Only documents of this type: pdf, markdown, word, video, audio, …",
-        flags="--type --file-type -t",
-    ),
-]
-Name = Annotated[
-    str | None, Param("Only documents with this text in their path, title or recording.")
-]
-Conditions = Annotated[
-    object,
-    Param(
-        'Conditions that must all be true, such as "tag=ops" or "page>=3".',
-        flags="--filter",
-        json=list[str | dict[str, Any]] | dict[str, Any] | None,
-        json_help='Several in a list, or as {"tag": "ops"}.',
-    ),
-]
-After = Annotated[
-    str | None,
-    Param(
-        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: the date of change, else "
-        "of creation, in their metadata, else the file's."
-    ),
-]
-Before = Annotated[str | None, Param("Only documents dated before that day, month or year.")]
-Role = Annotated[
-    str | None,
-    Param(
-        "Search as this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES)."
-    ),
-]
-Strict = Annotated[bool, Param("Fail if a stage fails, instead of continuing without it.")]
+FILE_TYPE = Param(
+    "Only documents of this type: pdf, markdown, word, video, audio, …",
+    flags="--type --file-type -t",
+)
+NAME = Param("Only documents with this text in their path, title or recording.")
+CONDITIONS = Param(
+    'Conditions that must all be true, such as "tag=ops" or "page>=3".',
+    flags="--filter",
+    json=list[str | dict[str, Any]] | dict[str, Any] | None,
+    json_help='Several in a list, or as {"tag": "ops"}.',
+)
+AFTER = Param(
+    "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: the date of change, else "
+    "of creation, in their metadata, else the file's."
+)
+BEFORE = Param("Only documents dated before that day, month or year.")
+ROLE = Param(
+    "Search as this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES)."
+)
+STRICT = Param("Fail if a stage fails, instead of continuing without it.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Scoped(Params):
     """Where to look, and for whom."""
 
-    dataset: Dataset = None
-    role: Role = None
+    dataset: DatasetChoice = optional(
+        None, "Only these datasets, by default all.", flags="--dataset --project -d"
+    )
+    role: str | None = optional(None, ROLE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Caller(_Scoped):
     """Where to look, for whom, and with which agent."""
 
-    agent: Annotated[str | None, Param("Use this agent ('catalog agents' lists them).")] = None
+    agent: str | None = optional(None, "Use this agent ('catalog agents' lists them).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Narrowed(Params):
     """Which passages are wanted, and how they are found."""
 
-    top_k: Annotated[
-        int | None,
-        Param(
-            "Number of passages. Passages shown as evidence of an earlier one do not count. "
-            "Default: top_k of the settings (10).",
-            (1, 1000),
-            flags="--top-k --limit -k -n",
-        ),
-    ] = None
-    mode: Annotated[
-        Mode | None, Param("lexical (words), vector (meaning) or hybrid (both; default).")
-    ] = None
-    docs: Annotated[
-        list[str] | None,
-        Param(
-            "Only these documents: paths, globs or #docids.",
-            flags="--doc",
-            json_help="[] means none.",
-        ),
-    ] = None
-    file_type: FileType = None
-    name: Name = None
-    filters: Conditions = None
-    after: After = None
-    before: Before = None
-    rerank: Annotated[bool | None, Param("Let a second model rerank the best passages.")] = None
-    expand: Annotated[bool | None, Param("Let a language model reword the query.")] = None
-    similarity_threshold: Annotated[
-        float | None,
-        Param(
-            "Least relevance of a passage, 0 to 1. Default: the setting's.",
-            (0, 1),
-            flags="--similarity-threshold --threshold",
-        ),
-    ] = None
+    top_k: int | None = optional(
+        None,
+        "Number of passages. Passages shown as evidence of an earlier one do not count. "
+        "Default: top_k of the settings (10).",
+        (1, 1000),
+        flags="--top-k --limit -k -n",
+    )
+    mode: Mode | None = optional(
+        None, "lexical (words), vector (meaning) or hybrid (both; default)."
+    )
+    docs: list[str] | None = optional(
+        None,
+        "Only these documents: paths, globs or #docids.",
+        flags="--doc",
+        json_help="[] means none.",
+    )
+    file_type: str | None = optional(None, FILE_TYPE)
+    name: str | None = optional(None, NAME)
+    filters: object = optional(None, CONDITIONS)
+    after: str | None = optional(None, AFTER)
+    before: str | None = optional(None, BEFORE)
+    rerank: bool | None = optional(None, "Let a second model rerank the best passages.")
+    expand: bool | None = optional(None, "Let a language model reword the query.")
+    similarity_threshold: float | None = optional(
+        None,
+        "Least relevance of a passage, 0 to 1. Default: the setting's.",
+        (0, 1),
+        flags="--similarity-threshold --threshold",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Answerer(_Caller):
     """Parameters of the verbs that answer: the asker, the scope and the model."""
 
-    agent_hint: Annotated[
-        str | None, Param("Only documents with this agent_hint in their metadata.")
-    ] = None
-    model: Annotated[
-        str | None, Param("openai, ollama, module:function or none. Default: IDX_LLM__PROVIDER.")
-    ] = None
+    agent_hint: str | None = optional(
+        None, "Only documents with this agent_hint in their metadata."
+    )
+    model: str | None = optional(
+        None, "openai, ollama, module:function or none. Default: IDX_LLM__PROVIDER."
+    )
 
 
 @dataclass(frozen=True)
@@ -233,32 +224,29 @@ class SearchParams(_Narrowed, _Caller):
         ['keys.md']
     """
 
-    query: Annotated[
-        str, Param('Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …')
-    ]
+    query: str = field(
+        metadata=about('Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …')
+    )
     _: KW_ONLY
-    sort: Annotated[
-        Order | None, Param("best (first) or date (newest document first). Default: best.")
-    ] = None
-    recency_half_life_days: Annotated[
-        float | None,
-        Param(
-            "Age of a document in days at which its passages have half their score; 0: no decay. "
-            "Default: the setting's.",
-            (0, 100_000),
-            flags="--recency-half-life-days --half-life",
-        ),
-    ] = None
-    explain: Annotated[bool, Param("Explain each score.")] = False
-    strict: Strict = False
-    all_copies: Annotated[bool, Param("Show copies of a text as separate results.")] = False
-    doc_ids: Annotated[
-        Iterable[str] | None,
-        Param("Only these documents: ids or paths.", json=list[str] | None, python_only=True),
-    ] = None
-    compare_with_v1: Annotated[
-        bool, Param("Ask the baseline as well, and show the differences.", python_only=True)
-    ] = False
+    sort: Order | None = optional(
+        None, "best (first) or date (newest document first). Default: best."
+    )
+    recency_half_life_days: float | None = optional(
+        None,
+        "Age of a document in days at which its passages have half their score; 0: no decay. "
+        "Default: the setting's.",
+        (0, 100_000),
+        flags="--recency-half-life-days --half-life",
+    )
+    explain: bool = optional(False, "Explain each score.")
+    strict: bool = optional(False, STRICT)
+    all_copies: bool = optional(False, "Show copies of a text as separate results.")
+    doc_ids: Iterable[str] | None = optional(
+        None, "Only these documents: ids or paths.", json=list[str] | None, python_only=True
+    )
+    compare_with_v1: bool = optional(
+        False, "Ask the baseline as well, and show the differences.", python_only=True
+    )
 
 
 @dataclass(frozen=True)
@@ -271,100 +259,87 @@ class AskParams(_Narrowed, _Answerer):
         Backups run at midnight and are kept for thirty days. [1]
     """
 
-    question: Annotated[str, Param("The question.")]
+    question: str = field(metadata=about("The question."))
     _: KW_ONLY
-    strict: Strict = False
+    strict: bool = optional(False, STRICT)
 
 
 @dataclass(frozen=True)
 class GenerateParams(_Narrowed, _Answerer):
     """A document to be made from others, in sections that cite them; the rest is as for ask."""
 
-    kind: Annotated[ArtifactKind, Param("blueprint, pdr, workflow or build-plan.")]
+    kind: ArtifactKind = field(metadata=about("blueprint, pdr, workflow or build-plan."))
     _: KW_ONLY
-    topic: Annotated[str, Param("The topic.")]
-    strict: Strict = False
+    topic: str = field(metadata=about("The topic."))
+    strict: bool = optional(False, STRICT)
 
 
 @dataclass(frozen=True)
 class GetParams(_Scoped):
     """A document, whole or some of its lines."""
 
-    reference: Annotated[
-        str,
-        Param(
+    reference: str = field(
+        metadata=about(
             "dataset:path, path or #docid. A suffix selects a part: :12-20 for lines (or pages, "
             "cells, paragraphs), :1:05-1:18 for times."
-        ),
-    ]
+        )
+    )
     _: KW_ONLY
-    line_start: Annotated[
-        int | None, Param("First line (page, cell …), counted from 1.", (1, None))
-    ] = None
-    line_end: Annotated[int | None, Param("Last line (page, cell …), included.", (1, None))] = None
-    max_bytes: Annotated[
-        int | None,
-        Param(
-            "A longer text, or one over 10 MB, is cut after a whole line.",
-            (1, MAX_TEXT_BYTES),
-        ),
-    ] = None
+    line_start: int | None = optional(None, "First line (page, cell …), counted from 1.", (1, None))
+    line_end: int | None = optional(None, "Last line (page, cell …), included.", (1, None))
+    max_bytes: int | None = optional(
+        None, "A longer text, or one over 10 MB, is cut after a whole line.", (1, MAX_TEXT_BYTES)
+    )
 
 
 @dataclass(frozen=True)
 class MultiGetParams(_Scoped):
     """Several documents, or parts of them, of 10 MB of text together at most."""
 
-    patterns: Annotated[
-        list[str],
-        Param(
+    patterns: list[str] = field(
+        metadata=about(
             "Paths, globs or #docids. A citation, link or reference with a place selects that "
             "part.",
             max_items=MAX_DOCUMENTS,
-        ),
-    ]
+        )
+    )
     _: KW_ONLY
-    limit: Annotated[int, Param("Maximum number of documents.", (1, MAX_DOCUMENTS))] = DEFAULT_LIMIT
-    max_bytes: Annotated[
-        int, Param("Larger documents are named, without their text.", (1, MAX_TEXT_BYTES))
-    ] = 65_536
+    limit: int = optional(DEFAULT_LIMIT, "Maximum number of documents.", (1, MAX_DOCUMENTS))
+    max_bytes: int = optional(
+        65_536, "Larger documents are named, without their text.", (1, MAX_TEXT_BYTES)
+    )
 
 
 @dataclass(frozen=True)
 class BrowseParams(_Scoped):
     """A look at which documents there are."""
 
-    query: Annotated[str | None, Param("Words in titles, names, summaries or tags.")] = None
+    query: str | None = optional(None, "Words in titles, names, summaries or tags.")
     _: KW_ONLY
-    file_type: FileType = None
-    name: Name = None
-    tags: Annotated[
-        Iterable[str],
-        Param("Only documents with all these tags.", max_items=50, flags="--tag", json=list[str]),
-    ] = ()
-    containing: Annotated[
-        Iterable[str],
-        Param(
-            "Only documents with a passage that contains this word or phrase (of a list: all of "
-            "them). The count is exact, and the places are shown.",
-            max_items=20,
-            json=list[str],
-        ),
-    ] = ()
-    filters: Conditions = None
-    after: After = None
-    before: Before = None
-    sort: Annotated[
-        Sort,
-        Param(
-            "best (by the query; without one by name), name, modified (newest first) or size "
-            "(largest first)."
-        ),
-    ] = "best"
-    limit: Annotated[
-        int, Param("How many documents.", (1, MAX_DOCUMENTS), flags="--limit --top-k -k -n")
-    ] = DEFAULT_LIMIT
-    offset: Annotated[int, Param("Number of documents to skip.", (0, MAX_OFFSET))] = 0
+    file_type: str | None = optional(None, FILE_TYPE)
+    name: str | None = optional(None, NAME)
+    tags: Iterable[str] = optional(
+        (), "Only documents with all these tags.", max_items=50, flags="--tag", json=list[str]
+    )
+    containing: Iterable[str] = optional(
+        (),
+        "Only documents with a passage that contains this word or phrase (of a list: all of "
+        "them). The count is exact, and the places are shown.",
+        max_items=20,
+        json=list[str],
+    )
+    filters: object = optional(None, CONDITIONS)
+    after: str | None = optional(None, AFTER)
+    before: str | None = optional(None, BEFORE)
+    sort: Sort = optional(
+        "best",
+        "best (by the query; without one by name), name, modified (newest first) or size "
+        "(largest first).",
+    )
+    limit: int = optional(
+        DEFAULT_LIMIT, "How many documents.", (1, MAX_DOCUMENTS), flags="--limit --top-k -k -n"
+    )
+    offset: int = optional(0, "Number of documents to skip.", (0, MAX_OFFSET))
 
 
 @dataclass(frozen=True)
@@ -372,35 +347,30 @@ class StatusParams(Params):
     """Parameters of ``status``."""
 
     _: KW_ONLY
-    role: Role = None
+    role: str | None = optional(None, ROLE)
 
 
 @cache
 def param_fields(kind: type[Params]) -> tuple[Param, ...]:
     """Return the parameters of a verb in order, with the ones for Python only."""
-    hints = get_type_hints(kind, include_extras=True)
-    own = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    hints, own = get_type_hints(kind), fields(kind)
+    has_docs = any(one.name == "docs" for one in own)
     parameters = []
-    for name, field in own.items():
-        plain, param = get_args(hints[name])
-        others = set(_PATH.split()) if name == "name" and "docs" in own else set()
-        parameters.append(
-            replace(
-                param,
-                name=name,
-                type=plain,
-                default=... if field.default is MISSING else field.default,
-                is_positional=not field.kw_only,
-                aliases=tuple(one for one in _ALIASES.get(name, ()) if one not in others),
-            )
+    for one in own:
+        others = _PATH.split() if one.name == "name" and has_docs else ()
+        param = replace(
+            one.metadata["param"],
+            name=one.name,
+            type=hints[one.name],
+            default=... if one.default is MISSING else one.default,
+            is_positional=not one.kw_only,
+            aliases=tuple(name for name in _ALIASES.get(one.name, ()) if name not in others),
         )
+        parameters.append(param)
     return tuple(sorted(parameters, key=lambda one: (not one.is_positional, not one.is_required)))
 
 
 def edge_fields(kind: type[Params]) -> list[Param]:
     """Return the parameters that the edges outside Python take, with the types they take."""
-    return [
-        replace(one, type=one.json or one.type)
-        for one in param_fields(kind)  # type: ignore[arg-type]  # a class is hashable
-        if not one.python_only
-    ]
+    parameters = [one for one in param_fields(kind) if not one.python_only]  # type: ignore[arg-type]
+    return [replace(one, type=one.json or one.type) for one in parameters]

@@ -9,11 +9,12 @@ from itertools import accumulate, groupby
 from operator import sub
 from typing import Any, Literal, get_args
 
+from catalog.core.text import format_timecode
+
 Unit = Literal["line", "cell", "row", "page", "slide", "paragraph", "record", "time"]
 """The units that the citations of a document count."""
 WITHIN = " › "
 """Separates the path of a file, in names of documents, from a mail or an attachment in it."""
-_UNITS = frozenset(get_args(Unit))
 
 
 def enclosing(path: str) -> Iterator[str]:
@@ -80,8 +81,7 @@ class Places:
 
     def number_at(self, offset: int) -> int | None:
         """Return the number of the character at ``offset``, ``None`` if not mapped."""
-        numbers = self.numbers_of(offset, offset + 1)
-        return None if numbers is None else numbers[0]
+        return (self.numbers_of(offset, offset + 1) or (None,))[0]
 
     def steps(self) -> Iterator[tuple[int, int, int | None, str]]:
         """Yield offset, number, line and area of each step."""
@@ -90,7 +90,6 @@ class Places:
         yield from zip(self.offsets, self.numbers, lines, self.areas or ("",) * count, strict=True)
 
     def _steps(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range of steps for ``text[start:end]``."""
         if len(self.offsets) < 2:
             return 0, len(self.offsets)
         first = max(0, bisect_right(self.offsets, start) - 1)
@@ -112,11 +111,9 @@ class Places:
     def from_dict(cls, form: Mapping[str, Any]) -> Places:
         """Return the map of a stored form; raise ``ValueError`` for an invalid form."""
         unit = form["unit"]
-        if unit not in _UNITS:
+        if unit not in get_args(Unit):
             raise ValueError(f"no unit {unit!r}")
-        offsets, numbers = (
-            tuple(accumulate(form.get(name, ()))) for name in ("offsets", "numbers")
-        )
+        offsets, numbers = (tuple(accumulate(form.get(one, ()))) for one in ("offsets", "numbers"))
         areas = tuple(area for area, count in form.get("areas", ()) for _ in range(count))
         return cls(unit, offsets, numbers, tuple(form.get("lines", ())), areas)
 
@@ -148,23 +145,16 @@ class PlacesBuilder:
     """Collect the steps of a text in order, without those that the previous step implies."""
 
     unit: Unit
-    _offsets: list[int] = field(default_factory=list)
-    _numbers: list[int] = field(default_factory=list)
-    _lines: list[int | None] = field(default_factory=list)
-    _areas: list[str] = field(default_factory=list)
+    _steps: list[tuple[int, int, int | None, str]] = field(default_factory=list)
 
     def add(self, offset: int, number: int, line: int | None = None, area: str = "") -> None:
         """Add a step: the text has this number from ``offset`` on, which must not decrease."""
-        step = number, line, area
-        if self._offsets and (self._numbers[-1], self._lines[-1], self._areas[-1]) == step:
+        step = offset, number, line, area
+        if self._steps and self._steps[-1][1:] == step[1:]:
             return
-        if self._offsets and self._offsets[-1] == offset:
-            self._numbers[-1], self._lines[-1], self._areas[-1] = step
-            return
-        self._offsets.append(offset)
-        self._numbers.append(number)
-        self._lines.append(line)
-        self._areas.append(area)
+        if self._steps and self._steps[-1][0] == offset:
+            self._steps.pop()
+        self._steps.append(step)
 
     def add_all(self, places: Places, start: int) -> None:
         """Add the steps of a part that begins at ``start``."""
@@ -173,17 +163,15 @@ class PlacesBuilder:
 
     def places(self) -> Places:
         """Return the map."""
-        lines = self._lines if any(line is not None for line in self._lines) else ()
-        areas = self._areas if any(self._areas) else ()
-        steps = tuple(self._offsets), tuple(self._numbers), tuple(lines), tuple(areas)
-        return Places(self.unit, *steps)
+        offsets, numbers, lines, areas = zip(*self._steps, strict=True) if self._steps else [()] * 4
+        lines = lines if any(line is not None for line in lines) else ()
+        return Places(self.unit, offsets, numbers, lines, areas if any(areas) else ())
 
 
 def format_clock(seconds: float) -> str:
     """Return ``12:34``, or ``1:02:03`` from an hour on; fractions of a second are dropped."""
-    minutes, second = divmod(whole_second(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+    hours, minute, second = format_timecode(seconds).split(":")
+    return f"{int(hours)}:{minute}:{second}" if int(hours) else f"{int(minute)}:{second}"
 
 
 def whole_second(seconds: float) -> int:

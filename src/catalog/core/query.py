@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from catalog.core.errors import QueryError
 from catalog.core.params import Mode
@@ -26,9 +26,6 @@ _ASIDE_END = re.compile(rf"\w[{_LONG_DASHES}](?=[\s,.;:?!]|$)")  # of an aside �
 _LETTER = re.compile(r"[^\W_]")
 _SEARCHABLE = re.compile(r"\w|[^\x00-\x7f]|[^\w\s]{2}")  # one ASCII sign alone is not
 _ALONE = re.compile(r'(?<!\S)"[^"]*"(?=[,.;:?!]*(?:\s|$))')
-_TWO_LETTERS = re.compile(r"\w{2,}")
-_ENGLISH = re.compile(r"[a-z]+(?:['.][a-z]+)*", re.IGNORECASE)
-_VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
 _COMMAND = re.compile(  # "--all", "-v", "-std=c17", ".", "/etc", "./run", "|": a command line
     r"(?<!\S)(?:--\w|-[a-zA-Z](?!\S)|-[\w-]+=|[|.](?!\S)|[.~]?/\w)"
 )
@@ -52,6 +49,7 @@ _TYPED = re.compile(
 
 SubQueryKind = Literal["lex", "vec", "hyde"]
 SubQueryOrigin = Literal["original", "expansion"]
+_IMPORTANCE: tuple[SubQueryKind, ...] = ("vec", "lex", "hyde")
 
 
 MOST_PARTS = 10  # typed parts of a query: each is a search of its own
@@ -137,86 +135,77 @@ class ParsedQuery:
         Of the parts for the mode it is the first ``vec``, or else ``lex``, or else ``hyde``;
         ``text`` if the mode has none.
         """
-        parts = [part for part in self.parts if part.is_for(mode)]
-        return min(parts, key=_importance).text if parts else self.text
+        return _most_important([part for part in self.parts if part.is_for(mode)], self.text)
+
+
+def _most_important(parts: Iterable[SubQuery], default: str = "") -> str:
+    ranked = sorted(parts, key=lambda part: _IMPORTANCE.index(part.kind))
+    return ranked[0].text if ranked else default
 
 
 def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> ParsedQuery:
     """Trim a query, compose it (NFC), take it apart and cut it to ``max_chars``.
 
-    ``"…"`` is a phrase when the quotes are balanced and it holds two words or more, or one word
-    with nothing before and but punctuation after the quotes, as ``open("x")`` has not; ``-word``
-    excludes when the word can hardly be a flag or a number (see :func:`_is_flag`) and is not in
-    ``flags``; ``-"a phrase"`` when there is any letter or digit in it, and it is left out
-    otherwise. Typographic quotes and dashes count as ``"`` and ``-``. Every other character is
-    plain text.
+    ``"…"`` is a phrase when it holds two words or more, or one word with nothing before and but
+    punctuation after the quotes, as ``open("x")`` has not; ``-word`` excludes when the word can
+    hardly be a flag or a number (see :func:`_is_flag`) and is not in ``flags``; ``-"a phrase"``
+    when there is any letter or digit in it. Every other character is plain text.
 
     A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line or
     after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
-    exclusions. The first part of a leg counts as the user's own query there, the rest as expansions
-    of it.
+    exclusions. The first part of a leg counts as the user's own query there.
 
     In a text of more than :data:`MOST_TYPED` words, which was pasted, quotes and minus do not bind.
-    Nor do quotes where they are the smaller part of a query with more than a few other words. More
-    than :data:`MOST_PHRASES` different phrases are read as plain words.
+    Nor do quotes where they are the smaller part of a query with more than a few other words.
 
     A cut is made between words where its last half has white space, and never within an
-    exclusion; parts beyond it are left out. Raises :class:`QueryError` when nothing is left to
-    look for, for a typed part without a text, for more than :data:`MOST_PARTS` different
-    typed parts and for more than :data:`MOST_PHRASES` exclusions.
+    exclusion. Raises :class:`QueryError` when nothing is left to look for, for a typed part without
+    a text, and for more than :data:`MOST_PARTS` parts or :data:`MOST_PHRASES` exclusions.
     """
-    text = _clean(query)
-    if text == "":
+    whole = _clean(query)
+    if whole == "":
         raise QueryError("the query is empty")
-    end = _cut_position(text, max_chars)
-    cut = f"query cut from {len(text):,} to {end:,} characters"
-    notes = [cut] if end < len(text) else []
-    typed = _split_typed(text, end)
-    text = text[:end]
-    is_pasted = len(text.split()) > MOST_TYPED
-    terms_by_kind: list[tuple[SubQueryKind, _Terms]] = [
-        (kind, _parse_terms(part, flags) if kind == "lex" else _Terms(part)) for kind, part in typed
-    ] or [
-        (
-            "lex",
-            _loosen(_parse_terms(_one_line(text), flags, is_pasted=is_pasted), is_pasted=is_pasted),
-        )
-    ]
-    for kind, terms in terms_by_kind:
+    text = whole[: _cut_position(whole, max_chars)]
+    cut = f"query cut from {len(whole):,} to {len(text):,} characters"
+    notes = [cut] if len(text) < len(whole) else []
+    typed = _split_typed(whole, len(text))
+    if typed:
+        read = [_parse_terms(one, flags) if kind == "lex" else _Terms(one) for kind, one in typed]
+        parts, legs = [], set[bool]()
+        for (kind, _), terms in zip(typed, read, strict=True):
+            origin: SubQueryOrigin = "expansion" if (kind == "lex") in legs else "original"
+            parts.append(SubQuery(kind, terms.text, terms.phrases, origin))
+            legs.add(kind == "lex")
+    else:
+        read = [_loosen(_parse_terms(_one_line(text), flags, is_pasted=_is_pasted(text)), text)]
+        parts = [SubQuery("lex", read[0].text, read[0].phrases), SubQuery("vec", read[0].text)]
+    for part, terms in zip(parts, read, strict=False):
         if not _SEARCHABLE.search(terms.text):
-            name = f"the query {kind}:" if typed else "the query"
+            name = f"the query {part.kind}:" if typed else "the query"
             if terms.exclusions:
                 raise QueryError(
                     f"{name} only excludes. Add something to look for; to look for the word "
                     f'itself, quote it: "-{terms.exclusions[0]}"'
                 )
             raise QueryError(f"{name} contains nothing to search for")
-    exclusions = tuple(word for _, terms in terms_by_kind for word in terms.exclusions)
+    exclusions = tuple(word for terms in read for word in terms.exclusions)
     if exclusions:
         notes.append(f"excluding {', '.join(exclusions)}")
-    readings = _tell_flags(flag for _, terms in terms_by_kind for flag in terms.flags)
-    if not typed:
-        _, terms = terms_by_kind[0]
-        both = (SubQuery("lex", terms.text, terms.phrases), SubQuery("vec", terms.text))
-        return ParsedQuery(
-            text,
-            terms.text,
-            both,
-            exclusions,
-            tuple(notes),
-            readings=readings,
-            loose=terms.loose,
-        )
-    notes.append(", ".join(f"{kind}: {terms.text}" for kind, terms in terms_by_kind))
-    parts = tuple(_typed_parts(terms_by_kind))
-    about = min(parts, key=_importance).text
+    if typed:
+        notes.append(", ".join(f"{part.kind}: {part.text}" for part in parts))
     return ParsedQuery(
-        text, about, parts, exclusions, tuple(notes), is_typed=True, readings=readings
+        text,
+        _most_important(parts),
+        tuple(parts),
+        exclusions,
+        tuple(notes),
+        is_typed=bool(typed),
+        readings=_tell_flags(flag for terms in read for flag in terms.flags),
+        loose=read[0].loose,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
+class _Terms(NamedTuple):
     text: str
     phrases: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
@@ -224,48 +213,46 @@ class _Terms:
     loose: tuple[str, ...] = ()
 
 
-def _loosen(terms: _Terms, *, is_pasted: bool) -> _Terms:
-    """Return the terms of a plain query with phrases that do not bind as loose ones."""
+def _is_pasted(text: str) -> bool:
+    return len(text.split()) > MOST_TYPED
+
+
+def _loosen(terms: _Terms, text: str) -> _Terms:
     quoted = sum(len(phrase.split()) for phrase in terms.phrases)
     beside = len(terms.text.split()) - quoted
-    if not is_pasted and beside <= max(_FEW_BESIDE, quoted):
+    if not _is_pasted(text) and beside <= max(_FEW_BESIDE, quoted):
         return terms
-    return replace(terms, phrases=(), loose=terms.phrases)
+    return terms._replace(phrases=(), loose=terms.phrases)
 
 
 def _parse_terms(text: str, known_flags: Collection[str], *, is_pasted: bool = False) -> _Terms:
-    words: list[str] = []
-    phrases: list[str] = []
-    exclusions: list[str] = []
-    flags: list[str] = []
+    words, phrases, exclusions, flags = list[str](), list[str](), list[str](), list[str]()
     parts = list(_PART.finditer(text))
     is_command = _COMMAND.search(text) or any(
         part["minus"] and (part["word"] or "").lower() in _OPTIONS for part in parts
     )
     last_aside = max((end.start() for end in _ASIDE_END.finditer(text)), default=0)
     for part in parts:
-        if part["phrase"] is None:
-            word = (part["word"] or "").rstrip(",.;:?!)")
-            is_aside = (
-                part["minus"] and part["minus"] in _LONG_DASHES and part.start() <= last_aside
-            )
-            is_plain = is_pasted or is_aside or not part["minus"]
-            if is_plain or _TWO_LETTERS.search(word) is None:
-                words.append(part.group())
-            elif is_command or word in known_flags or _is_flag(word):
-                words.append(part.group())
-                flags.append(word)
-            else:
-                exclusions.append(word)
+        is_aside = (part["minus"] or "-") in _LONG_DASHES and part.start() <= last_aside
+        is_minus = part["minus"] and not is_pasted
+        if part["phrase"] is not None:
+            content = _one_line(part["phrase"])
+            has_letter = _LETTER.search(content)
+            if is_minus:
+                exclusions += [content] if has_letter else []
+                continue
+            words.append(content)
+            if " " in content or (has_letter and _ALONE.match(text, part.start())):
+                phrases.append(content)
             continue
-        content = _one_line(part["phrase"])
-        if part["minus"] and not is_pasted:
-            exclusions.extend([content] if _LETTER.search(content) else [])
-            continue
-        words.append(content)
-        is_word = _LETTER.search(content) and _ALONE.match(text, part.start())
-        if " " in content or is_word:
-            phrases.append(content)
+        word = (part["word"] or "").rstrip(",.;:?!)")
+        if not is_minus or is_aside or re.search(r"\w{2}", word) is None:
+            words.append(part.group())
+        elif is_command or word in known_flags or _is_flag(word):
+            words.append(part.group())
+            flags.append(word)
+        else:
+            exclusions.append(word)
     phrases, exclusions = list(dict.fromkeys(phrases)), list(dict.fromkeys(exclusions))
     if len(phrases) > MOST_PHRASES:  # pasted code, hardly phrases to look for
         phrases = []
@@ -282,9 +269,10 @@ def _is_flag(word: str) -> bool:
     """
     if not word.isascii():
         return any(char.isdigit() for char in word)
-    if _ENGLISH.fullmatch(word) is None or len(word) < 3 or word.lower() in _OPTIONS:
+    if re.fullmatch(r"[a-z]+(?:['.][a-z]+)*", word, re.IGNORECASE) is None or len(word) < 3:
         return True
-    return not word.isupper() and _VOWEL.search(word) is None
+    is_word = word.isupper() or re.search("[aeiouy]", word, re.IGNORECASE)
+    return word.lower() in _OPTIONS or not is_word
 
 
 def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
@@ -298,7 +286,6 @@ def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _cut_position(text: str, limit: int) -> int:
-    """Return the offset at which to cut a text that is longer than the limit."""
     if len(text) <= limit:
         return len(text)
     end = limit
@@ -306,9 +293,7 @@ def _cut_position(text: str, limit: int) -> int:
         word = limit - len(text[:limit].split()[-1])
         end = word if word > limit // 2 else limit
     for part in _PART.finditer(text):
-        if part.start() >= end:
-            break
-        if part["minus"] and end < part.end():
+        if part["minus"] and part.start() < end < part.end():
             return part.start()
     return end
 
@@ -333,21 +318,8 @@ def _split_typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
     return parts
 
 
-def _typed_parts(terms_by_kind: Sequence[tuple[SubQueryKind, _Terms]]) -> Iterator[SubQuery]:
-    seen: set[bool] = set()
-    for kind, terms in terms_by_kind:
-        is_lexical = kind == "lex"
-        origin: SubQueryOrigin = "expansion" if is_lexical in seen else "original"
-        seen.add(is_lexical)
-        yield SubQuery(kind, terms.text, terms.phrases, origin)
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _importance(part: SubQuery) -> int:
-    return ("vec", "lex", "hyde").index(part.kind)
 
 
 def _clean(query: str) -> str:
@@ -360,5 +332,4 @@ def _clean(query: str) -> str:
     printable = "".join(
         " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
     )
-    text = compose(storable(printable)).strip()
-    return _INVISIBLE.sub("", text, count=1)
+    return _INVISIBLE.sub("", compose(storable(printable)).strip(), count=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, overload
 
@@ -32,11 +32,9 @@ class ResultLocator(Frozen):
     """The position of the passage in its file; numbers are from 1 and inclusive, times are seconds.
 
     ``start`` and ``end`` count in ``unit``: the citation names them, and ``get`` takes them after
-    the path. A ``record`` is named by its line of ``file``. The ``file`` of a mail in a mailbox, or
-    of an attachment, is the one that contains it. In a PDF or presentation ``page`` is
-    the first page or slide and ``page_end`` the last. Lines are numbered in the file; in a notebook
-    within the one cell. ``cells`` are those of a workbook, with their sheet: ``Costs!A12:F30``.
-    Fields that the format lacks, or that are unknown, are ``None``.
+    the path. A ``record`` is named by its line of ``file``, a mail or an attachment by the ``file``
+    that contains it. Lines are numbered in the file; in a notebook within the one cell. ``cells``
+    are those of a workbook: ``Costs!A12:F30``. Unknown fields are ``None``.
     """
 
     unit: Unit = "line"
@@ -53,11 +51,7 @@ class ResultLocator(Frozen):
 
 
 class Contribution(Frozen):
-    """The contribution of one list to a result's score.
-
-    ``rank`` counts from 1; ``raw_score`` is the engine's own (BM25 or cosine); ``contribution``
-    is the share of the score, in the score's unit.
-    """
+    """The ``contribution`` of one list to a score; ``raw_score`` is the engine's own."""
 
     leg: Literal["lexical", "vector"]
     engine: str
@@ -73,7 +67,7 @@ class Reranked(Frozen):
     """A fused score after reranking: ``score == fused_part + rerank_part``.
 
     ``raw_score`` is the model's own and ``relevance`` the same as 0 to 1, both ``None`` for a
-    passage it was not given. ``rank`` is the passage's rank before, counted from 1.
+    passage it was not given. ``rank`` is the passage's rank before.
     """
 
     model: str
@@ -115,8 +109,7 @@ class Explanation(Frozen):
 class EvidenceLine(Frozen):
     """The words said, or the frame shown, from one second of a recording to another (inclusive).
 
-    ``speaker`` is ``None`` if not known; ``text`` is one line of the passage ``chunk_id``, with
-    ``is_best`` its best sentence, of a passage that was found.
+    ``text`` is one line of the passage ``chunk_id``; ``is_best``: the best sentence of one found.
     """
 
     time_start: float
@@ -173,26 +166,21 @@ class PassageResult(Frozen):
 class SearchResult(PassageResult):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
-    ``score`` orders the results of one search; its formula depends on mode and fusion (see
-    ``docs/explanation/scoring.md``) and it is not comparable between queries. ``relevance`` is: the
-    estimated
-    probability (0 to 1) that the passage answers, never rising from result to result. ``certainty``
-    is the same in a word: ``exact`` (the passage contains the one or two words of the query exactly
-    as written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all
-    headings over it or in it: ``heading_path``, then the rest, then the column names of its table.
-    ``snippet`` is whole lines of the
-    text, ``snippet_lines`` their numbers in the file and ``matches`` the ``[start, end)`` of query
-    words in it. ``snippet_locator`` is the position of the snippet itself; ``moment`` is the second
-    at which its best sentence begins. ``citation`` names the source and that second, or the unit
-    that the format has: the page of the best sentence, then all pages of the passage; its lines,
-    cells or paragraphs. ``link`` opens a recording at that second or a PDF at the page on which the
-    best sentence begins, ``None`` for anything else. ``original`` is the path of the file that the
-    document was made of, under whose name it is listed, ``None`` (and not in JSON) for any other.
-    ``evidence`` is the part of a recording around the passage; results near one another share it,
-    and ``evidence_at`` is the rank of the first that has it. In JSON only that result contains it.
-    ``also_in`` are the places of passages that say the same, best first, and have no separate
-    result; an empty list is not in JSON. ``file_type``, ``source_type``, ``tags`` and the dates are
-    the document's, the latter as in :class:`CatalogEntry`.
+    ``score`` orders the results of one search and is not comparable between queries (see
+    ``docs/explanation/scoring.md``). ``relevance`` is: the estimated probability (0 to 1) that the
+    passage answers, never rising from result to result. ``certainty`` is the same in a word:
+    ``exact`` (the passage contains the one or two words of the query exactly as written, or its
+    quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all headings over it
+    or in it, then the column names of its table. ``snippet`` is whole lines of the text,
+    ``snippet_lines`` their numbers in the file and ``matches`` the ``[start, end)`` of query words
+    in it. ``moment`` is the second at which its best sentence begins. ``citation`` names the source
+    and that second, or the page of the best sentence and all pages of the passage, or its lines,
+    cells or paragraphs. ``link`` opens a recording at that second or a PDF at that page.
+    ``original`` is the path of the file that the document was made of, if it was. ``evidence`` is
+    the part of a recording around the passage; results near one another share it, and
+    ``evidence_at`` is the rank of the first that has it, the only one with it in JSON. ``also_in``
+    are the places of passages that say the same, best first, and have no separate result. Dates are
+    the document's, as in :class:`CatalogEntry`.
 
     Examples:
         >>> from catalog.search_v2 import search
@@ -250,7 +238,7 @@ class StageReport(Frozen):
 
 
 class RankChange(Frozen):
-    """The ranks of a document that both pipelines found, counted from 1."""
+    """The ranks of a document that both pipelines found."""
 
     path: str
     v1: int
@@ -267,11 +255,9 @@ class Latency(Frozen):
 class Comparison(Frozen):
     """One question put to both pipelines, document by document.
 
-    ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to 1;
-    two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order. ``note``
-    says which parts of the question the baseline could not take, and how many of its passages were
-    left out because they are outside scope and filters; ``error`` says why the baseline failed, if
-    it did.
+    ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to 1).
+    ``note`` says which parts of the question the baseline could not take, and how many of its
+    passages are outside scope and filters; ``error`` says why the baseline failed, if it did.
     """
 
     baseline: str
@@ -289,11 +275,7 @@ ResultT = TypeVar("ResultT", bound=PassageResult, covariant=True)
 
 @dataclass(eq=False, repr=False)
 class ResultList(Sequence[ResultT]):
-    """The passages either pipeline found, best first, with the question.
-
-    To add something to an answer, add a field: its JSON and the schema of that follow. The order
-    is that of the JSON.
-    """
+    """The passages either pipeline found, best first, with the question; fields are its JSON."""
 
     query: str = field(kw_only=True)
     dataset: str | None = field(kw_only=True)
@@ -310,9 +292,6 @@ class ResultList(Sequence[ResultT]):
 
     def __len__(self) -> int:
         return len(self.results)
-
-    def __iter__(self) -> Iterator[ResultT]:
-        return iter(self.results)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self)} for {self.query!r} in {self.dataset!r}>"
@@ -332,12 +311,11 @@ def _to_json(value: Any) -> Any:
 class SearchResults(ResultList[SearchResult]):
     """v2's answer: also how the search went, and how v1 answered, if that was asked for.
 
-    ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
-    ``confidence`` is the estimated probability (0 to 1) that a passage of it answers, whether or
-    not the passage was kept, and ``low_confidence`` says whether that is below the setting.
-    ``notes`` name alternatives when nothing was found. ``searched`` then describes the searched
-    documents, and ``nearest`` names documents that are near without the call's conditions.
-    ``agent`` is the agent that searched.
+    ``dataset`` is the only one of the ``datasets`` searched, ``None`` for several. ``confidence``
+    is the estimated probability (0 to 1) that a passage answers, kept or not, and
+    ``low_confidence`` says whether that is below the setting. When nothing was found, ``notes``
+    name alternatives, ``searched`` describes the searched documents, and ``nearest`` names
+    documents that are near without the call's conditions.
 
     Examples:
         >>> from catalog.search_v2 import search
@@ -410,15 +388,13 @@ class CollectionResults(ResultList[CollectionResult]):
 class CatalogEntry(Frozen):
     """One document.
 
-    ``summary`` is the beginning of its prose, ``""`` until it has a card. ``created`` and
-    ``modified`` are as the document says, ``modified`` as its file does where the document is
-    silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
-    ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
-    with a single document (``None`` for a record of a larger file and a text made of another),
-    ``characters`` those of its text and ``chunks`` its passages. ``score`` is how well it matches
-    the query, ``None`` without one; it orders the entries of one page only. ``matching`` counts the
-    passages that contain the words asked for, and ``places`` are references to the first ten of
-    them; ``None`` and empty if none were asked for.
+    ``summary`` is the beginning of its prose. ``created`` and ``modified`` are as the document
+    says, ``modified`` as its file does where the document is silent. ``date`` is the one that
+    sorting and bounds go by, in UTC: the document's own ``modified``, else its own ``created``,
+    else that of its file. ``bytes`` is the size of a file with a single document, ``characters``
+    those of its text and ``chunks`` its passages. ``score`` orders the entries of one page.
+    ``matching`` counts the passages that contain the words asked for, and ``places`` are references
+    to the first ten of them.
     """
 
     source_doc_id: str
@@ -443,9 +419,9 @@ class CatalogEntry(Frozen):
 class CatalogPage(Frozen):
     """Some of the documents that match, from the ``offset``-th on (counted from 0).
 
-    ``datasets`` are those listed, and ``dataset`` the only one, ``None`` for several. ``total``
-    counts all that match and ``types`` the same by file type, most first. ``notes`` name
-    alternatives when nothing matches, and steps that could not be done.
+    ``dataset`` is the only one of the ``datasets`` listed, ``None`` for several. ``total`` counts
+    all that match and ``types`` the same by file type, most first. ``notes`` name alternatives when
+    nothing matches, and steps that could not be done.
     """
 
     dataset: str | None

@@ -1,8 +1,7 @@
 """A request's edge and id, and the log of failures, retries and fallbacks in its search.
 
-The events (failed, retried, degraded) contain no text of a question, a document or a key: only the
-search's id, the step, classes of errors with their numbers, and reasons that the program words. A
-library with that setting writes them to a file (``catalog.library.logs``).
+The events contain no text of a question, a document or a key: only the search's id, the step,
+classes of errors with their numbers, and reasons that the program words.
 """
 
 from __future__ import annotations
@@ -18,18 +17,23 @@ from catalog.core.errors import InputError
 
 ValueT = TypeVar("ValueT")
 Edge = Literal["cli", "http", "mcp", "python"]
-_EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
-_REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
+EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
+"""The edge of the current call; ``None`` for a program that calls directly."""
+REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
+"""The id of the current HTTP request."""
+HOME: ContextVar[str] = ContextVar("catalog_home", default="")
+"""The home of the current search."""
+_SEARCH_ID: ContextVar[str] = ContextVar("catalog_search", default="-")
+_HEARD: ContextVar[list[str]] = ContextVar("catalog_failures")
 LOGGER = logging.getLogger("catalog.retrieval")
 LOGGER.propagate = False  # messages for users are printed elsewhere
 LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
-_SEARCH: ContextVar[tuple[str, str]] = ContextVar("catalog_search", default=("-", ""))  # id, home
-_HEARD: ContextVar[list[str]] = ContextVar("catalog_failures")
 _CAUSES = 6  # of an error, that are named
 
 
 @contextmanager
-def _with(variable: ContextVar[ValueT], value: ValueT) -> Iterator[ValueT]:
+def holding(variable: ContextVar[ValueT], value: ValueT) -> Iterator[ValueT]:
+    """Set a context variable for the block, and yield its value."""
     token = variable.set(value)
     try:
         yield value
@@ -37,41 +41,18 @@ def _with(variable: ContextVar[ValueT], value: ValueT) -> Iterator[ValueT]:
         variable.reset(token)
 
 
-def current_edge() -> Edge | None:
-    """Return the edge of the current call; ``None`` for a program that calls directly."""
-    return _EDGE.get()
-
-
 def asked_at(edge: Edge) -> AbstractContextManager[object]:
     """Set the edge of the calls in the block, unless an outer block has set another."""
-    return _with(_EDGE, _EDGE.get() or edge)
-
-
-def current_request_id() -> str:
-    """Return the id of the current HTTP request; ``""`` outside one."""
-    return _REQUEST_ID.get()
-
-
-def answering_request(request_id: str) -> AbstractContextManager[str]:
-    """Set the id of the HTTP request that the block answers, and yield it."""
-    return _with(_REQUEST_ID, request_id)
-
-
-def current_home() -> str:
-    """Return the home of the current search; ``""`` outside one."""
-    return _SEARCH.get()[1]
+    return holding(EDGE, EDGE.get() or edge)
 
 
 @contextmanager
 def searching(home: str) -> Iterator[None]:
-    """Log the block's events under one search, with the id of its request if it has one.
-
-    An error that ends the block is logged, unless the call itself was invalid.
-    """
-    if current_home() == home:
+    """Log the block's events as one search, and an error that ends it but of an invalid call."""
+    if HOME.get() == home:
         yield
         return
-    with _with(_SEARCH, (current_request_id() or uuid4().hex[:12], home)):
+    with holding(HOME, home), holding(_SEARCH_ID, REQUEST_ID.get() or uuid4().hex[:12]):
         try:
             yield
         except InputError:
@@ -83,7 +64,7 @@ def searching(home: str) -> Iterator[None]:
 
 def hearing_failures() -> AbstractContextManager[list[str]]:
     """Yield a list to which each failed step of a search in the block is added, with its error."""
-    return _with(_HEARD, [])
+    return holding(_HEARD, [])
 
 
 def tell_failure(step: str, error: BaseException) -> None:
@@ -103,18 +84,15 @@ def tell_retry(what: str, attempt: int, error: BaseException | None, pause: floa
     _tell(what, "retried", f"{reason}attempt {attempt}, trying again in {pause:.1f} s")
 
 
-def error_text(error: BaseException) -> str:
+def error_text(error: BaseException | None) -> str:
     """Return the classes of an error and its causes, with an HTTP status or system error number."""
     parts: list[str] = []
-    cause: BaseException | None = error
-    while isinstance(cause, BaseException) and len(parts) < _CAUSES:
-        number = getattr(cause, "status_code", None) or getattr(cause, "errno", None)
-        suffix = f" {number}" if isinstance(number, int) else ""
-        parts.append(f"{type(cause).__name__}{suffix}")
-        cause = cause.__cause__ or getattr(cause, "source", None)  # as Qdrant's client names it
+    while isinstance(error, BaseException) and len(parts) < _CAUSES:
+        number = getattr(error, "status_code", None) or getattr(error, "errno", None)
+        parts.append(f"{type(error).__name__}{f' {number}' if isinstance(number, int) else ''}")
+        error = error.__cause__ or getattr(error, "source", None)  # as Qdrant's client names it
     return " from ".join(dict.fromkeys(parts))
 
 
 def _tell(step: str, event: str, reason: str) -> None:
-    if LOGGER.isEnabledFor(logging.WARNING):
-        LOGGER.warning("search=%s %s step=%s: %s", _SEARCH.get()[0], event, step, reason)
+    LOGGER.warning("search=%s %s step=%s: %s", _SEARCH_ID.get(), event, step, reason)

@@ -6,37 +6,26 @@ A truth test on a scope is an error on purpose: with ``if scope:`` an empty acce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NoReturn
 
-_CALLER: ContextVar[str | None] = ContextVar("catalog_role", default=None)
+from catalog.core.retrieval_events import holding
+
+CALLER_ROLE: ContextVar[str | None] = ContextVar("catalog_role", default=None)
+"""The role of whoever sent the current request."""
 
 
-def caller_role() -> str | None:
-    """Return the role of whoever sent the current request; ``None`` for no role."""
-    return _CALLER.get()
-
-
-@contextmanager
-def asked_as(role: str | None) -> Iterator[None]:
+def asked_as(role: str | None) -> AbstractContextManager[object]:
     """Set the role of whoever sent the requests of the block."""
-    token = _CALLER.set(role)
-    try:
-        yield
-    finally:
-        _CALLER.reset(token)
+    return holding(CALLER_ROLE, role)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """All documents, exactly these, or none.
-
-    Build it with :meth:`all`, :meth:`of` or :meth:`nothing`. ``ids`` holds source document
-    ids and is ``None`` only for :meth:`all`.
-    """
+    """All documents, exactly these, or none; ``ids`` are source document ids, ``None`` for all."""
 
     ids: frozenset[str] | None
 
@@ -46,19 +35,9 @@ class Scope:
         return cls(None)
 
     @classmethod
-    def of(cls, ids: Iterable[str]) -> Scope:
-        """Return a scope of exactly these source document ids; without ids it is nothing."""
-        return cls(frozenset(ids))
-
-    @classmethod
-    def nothing(cls) -> Scope:
-        """Return a scope in which no document may answer."""
-        return cls.of(())
-
-    @classmethod
-    def from_doc_ids(cls, doc_ids: Iterable[str] | None) -> Scope:
-        """Return the scope of ``doc_ids``: ``None`` selects all documents, ``[]`` no document."""
-        return cls.all() if doc_ids is None else cls.of(doc_ids)
+    def of(cls, ids: Iterable[str] | None) -> Scope:
+        """Return a scope of these source document ids: ``None`` is all documents, ``[]`` none."""
+        return cls(None if ids is None else frozenset(ids))
 
     @property
     def is_all(self) -> bool:
@@ -79,9 +58,9 @@ class Scope:
         return frozenset(one.partition(":")[0] for one in self.ids or ())
 
     def __and__(self, other: Scope) -> Scope:
-        if self.ids is None:
-            return other
-        return self if other.ids is None else Scope(self.ids & other.ids)
+        if self.ids is None or other.ids is None:
+            return other if self.ids is None else self
+        return Scope(self.ids & other.ids)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a Scope is neither true nor false: use is_all, is_nothing or allows()")

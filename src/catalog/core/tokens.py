@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHARS_PER_TOKEN = 4
+_SCRIPTS = 0x0E00  # from here on scripts have about a token a letter
 
 
 class TokenCounter(Protocol):
@@ -34,9 +35,7 @@ class CharTokenCounter:
         """Return offsets of consecutive runs of four characters, the last one shorter."""
         import numpy as np
 
-        starts = np.arange(0, len(text), CHARS_PER_TOKEN, dtype=np.int64)
-        ends = np.minimum(starts + CHARS_PER_TOKEN, len(text))
-        return np.stack([starts, ends], axis=1)
+        return _runs(np.arange(0, len(text), CHARS_PER_TOKEN), text)
 
 
 class EstimatedTokenCounter:
@@ -56,12 +55,13 @@ class EstimatedTokenCounter:
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         quarters = _quarters()[np.minimum(points, _SCRIPTS)]
         token_of = np.concatenate(([-1], (np.cumsum(quarters) - 1) // CHARS_PER_TOKEN))
-        starts = np.flatnonzero(np.diff(token_of))
-        ends = np.append(starts[1:], len(text)) if len(starts) else starts
-        return np.stack([starts, ends], axis=1).astype(np.int64)
+        return _runs(np.flatnonzero(np.diff(token_of)), text)
 
 
-_SCRIPTS = 0x0E00  # from here on scripts have about a token a letter
+def _runs(starts: npt.NDArray[np.int64], text: str) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    return np.stack([starts, np.append(starts[1:], len(text))[: len(starts)]], axis=1)
 
 
 @cache
@@ -69,19 +69,15 @@ def _quarters() -> npt.NDArray[np.int64]:
     """Return the quarters of a token that each character up to :data:`_SCRIPTS` counts."""
     import numpy as np
 
-    quarters = np.full(_SCRIPTS + 1, 2, dtype=np.int64)
-    for point in range(128):
-        quarters[point] = 1 if chr(point).isalpha() or chr(point) == " " else CHARS_PER_TOKEN
-    quarters[_SCRIPTS] = CHARS_PER_TOKEN
-    return quarters
+    ascii_ones = [1 if chr(point).isalpha() or point == 32 else 4 for point in range(128)]
+    return np.array([*ascii_ones, *[2] * (_SCRIPTS - 128), CHARS_PER_TOKEN])
 
 
 class FallbackCounter:
     """Count with a tokenizer; a text on which it fails counts four characters a token."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self.name = counter.name
+        self._counter, self.name = counter, counter.name
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
         """Return the offsets like :class:`TokenCounter`; never raise."""

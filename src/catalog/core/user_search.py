@@ -35,9 +35,8 @@ _NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 def load_object(spec: str, default: str) -> Any:
     """Import the object ``package.module:attribute.attribute``; without a colon, ``default``.
 
-    Modules in the working directory are found. While one is imported, so are its neighbours, unless
-    something installed has their name. No other import sees that directory, during or after. The
-    import runs the module's code, so it may raise anything.
+    Modules in the working directory are found, and by them their neighbours, unless something
+    installed has their name. The import runs the module's code, so it may raise anything.
     """
     module_name, _, names = spec.partition(":")
     with _working_directory(module_name.partition(".")[0]):
@@ -69,11 +68,7 @@ def _working_directory(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """One hit: the document's path, and the details that the backend adds.
-
-    ``location`` has its pages and lines in words, ``times`` its seconds. ``explain`` are lines for
-    people. ``also_in`` are hits with the same text, for which it stands.
-    """
+    """One hit: ``location`` in words, ``times`` in seconds; ``also_in`` have the same text."""
 
     path: str
     score: float | None = None
@@ -82,11 +77,6 @@ class RankedHit:
     times: tuple[float, float] | None = None
     explain: tuple[str, ...] = ()
     also_in: tuple[RankedHit, ...] = ()
-
-    @property
-    def group(self) -> tuple[RankedHit, ...]:
-        """Return the hit and its copies."""
-        return (self, *self.also_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +97,7 @@ class Ranking:
         """Return each document's first hit by its path, in order; a copy follows its hit."""
         best: dict[str, RankedHit] = {}
         for hit in self.hits:
-            for one in hit.group:
+            for one in (hit, *hit.also_in):
                 best.setdefault(one.path, one)
         return best
 
@@ -116,21 +106,16 @@ class Ranking:
         return self._choose(lambda group: [hit for hit in group if hit.path in paths])
 
     def below(self, root: str) -> Ranking:
-        """Return the ranking with paths relative to the dataset's folder where they are in it.
-
-        Readers of LlamaIndex name a file by its whole path.
-        """
-        if not root:
-            return self
+        """Return the ranking with whole paths, which LlamaIndex names, relative to a folder."""
 
         def shorten(hit: RankedHit) -> RankedHit:
             path = PurePath(hit.path)
-            if not (path.is_absolute() and path.is_relative_to(root)):
+            if not (root and path.is_absolute() and path.is_relative_to(root)):
                 return hit
             inside = path.relative_to(root).as_posix()
             return replace(hit, path=path.name if inside == "." else inside)
 
-        return self._choose(lambda group: [shorten(hit) for hit in group])
+        return self._choose(lambda group: list(map(shorten, group)))
 
     def as_judged(self, grades: Mapping[str, int]) -> Ranking:
         """Return the ranking with each group's relevant documents, best first.
@@ -139,16 +124,14 @@ class Ranking:
         """
 
         def choose(group: Sequence[RankedHit]) -> Sequence[RankedHit]:
-            judged = sorted(
-                (hit for hit in group if hit.path in grades), key=lambda hit: -grades[hit.path]
-            )
+            judged = [hit for hit in group if hit.path in grades]
+            judged.sort(key=lambda hit: -grades[hit.path])
             return [hit for hit in judged if grades[hit.path] > 0] or judged[:1] or group[:1]
 
         return self._choose(choose)
 
     def _choose(self, choose: Callable[[Sequence[RankedHit]], Sequence[RankedHit]]) -> Ranking:
-        """Return the ranking with each group's chosen hits; the first stands for the rest."""
-        groups = [[replace(hit, also_in=()) for hit in choose(hit.group)] for hit in self.hits]
+        groups = [choose((replace(hit, also_in=()), *hit.also_in)) for hit in self.hits]
         hits = (replace(group[0], also_in=tuple(group[1:])) for group in groups if group)
         return replace(self, hits=tuple(hits))
 
@@ -158,8 +141,7 @@ class UserSearch:
 
     ``spec`` is ``package.module:attribute.attribute``, or a module with a ``search`` function. A
     class is instantiated without arguments; an object that cannot be called must have a ``search``
-    method, or ``retrieve`` as LlamaIndex's retrievers and query engines have. Modules in the
-    working directory are found.
+    method, or ``retrieve`` as LlamaIndex's retrievers and query engines have.
     """
 
     def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
@@ -175,8 +157,7 @@ class UserSearch:
         """Call the search and read its ranking, with the options that it takes by keyword.
 
         ``top_k`` is passed by the first of :data:`DEPTH_NAMES` that it knows; options of ``None``
-        are left out. Raises :class:`StageFailedError` if a part of it failed and the rest answered:
-        that would hide the failure.
+        are left out. Raises :class:`StageFailedError` if a part of it failed.
         """
         depth = next((name for name in DEPTH_NAMES if name in self._parameters), "top_k")
         available: Mapping[str, object] = {"dataset": dataset, depth: top_k, **options}
@@ -222,19 +203,18 @@ def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
         return frozenset()
     if parameters and parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
         del parameters[0]  # the query
-    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = {one.name for one in parameters if one.kind in by_keyword}
-    has_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-    return frozenset(names | {"**"} if has_any else names)
+    names = {
+        one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
+    }
+    return frozenset(names | {"**" for one in parameters if one.kind is one.VAR_KEYWORD})
 
 
 def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
     """Convert the result of any search; raise :class:`BackendError` if it is not understood.
 
     Supported are sequences (or objects with ``results`` or ``source_nodes``) of paths, of ``(path,
-    score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``, ``doc_id``,
-    ``file_path``, ``id``), and of LlamaIndex nodes with such metadata. A list ``also_in`` of such
-    hits gives the other places of a hit's text.
+    score)`` pairs, of mappings or objects with a ``path`` (or another of :data:`_PATH_KEYS`), and
+    of LlamaIndex nodes with such metadata. ``also_in`` are the other places of a hit's text.
     """
     if isinstance(value, Ranking):
         return replace(value, hits=value.hits[:top_k])
@@ -242,33 +222,23 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
     results = next((one for one in named if one is not None and not callable(one)), value)
     if not isinstance(results, Iterable) or isinstance(results, _NOT_A_LIST):
         raise BackendError(f"a search must return a sequence of hits, not {_type_name(value)}")
-    hits = []
-    for result in islice(results, top_k):
-        hit = _to_hit(result, dataset)
-        others = None if isinstance(result, str | tuple | list) else _first_of(result, ("also_in",))
-        copies = (
-            [_to_hit(one, dataset) for one in others] if isinstance(others, list | tuple) else []
-        )
-        same = (replace(one, score=hit.score, text=hit.text, explain=hit.explain) for one in copies)
-        hits.append(replace(hit, also_in=tuple(same)))
+    hits = tuple(_to_hit(result, dataset) for result in islice(results, top_k))
     doubt = _get(value, "low_confidence")
-    return Ranking(tuple(hits), _stage_times(value), doubt if isinstance(doubt, bool) else None)
+    return Ranking(hits, _stage_times(value), doubt if isinstance(doubt, bool) else None)
 
 
 def _to_hit(result: object, dataset: str) -> RankedHit:
     if isinstance(result, str | PurePath):
         return RankedHit(_to_path(str(result), dataset))
-    match result:
+    match result:  # JSON makes lists of pairs
         case (str(path), score) if isinstance(result, tuple) or isinstance(score, int | float):
-            return RankedHit(
-                _to_path(path, dataset), _to_number(score)
-            )  # JSON makes lists of pairs
+            return RankedHit(_to_path(path, dataset), _to_number(score))
     path = _first_of(result, _PATH_KEYS)
     if path is None:
         raise BackendError(f"a hit has no path: {_type_name(result)}; expected one of {_PATH_KEYS}")
     locator = _get(result, "locator")
-    start, end = _to_number(_get(locator, "time_start")), _to_number(_get(locator, "time_end"))
-    return RankedHit(
+    start, end = (_to_number(_get(locator, name)) for name in ("time_start", "time_end"))
+    hit = RankedHit(
         path=_to_path(str(path), dataset),
         score=_to_number(_get(result, "score")),
         text=str(_first_of(result, _TEXT_KEYS) or ""),
@@ -276,6 +246,10 @@ def _to_hit(result: object, dataset: str) -> RankedHit:
         times=None if start is None else (start, start if end is None else end),
         explain=_explanation_lines(_get(result, "explain")),
     )
+    others = _first_of(result, ("also_in",))
+    copies = [_to_hit(one, dataset) for one in others] if isinstance(others, list | tuple) else []
+    same = (replace(one, score=hit.score, text=hit.text, explain=hit.explain) for one in copies)
+    return replace(hit, also_in=tuple(same))
 
 
 def _to_path(name: str, dataset: str) -> str:
@@ -303,29 +277,26 @@ def _get(owner: object, name: str) -> Any:
     return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
 
 
-def _to_number(value: object) -> float | None:
-    if isinstance(value, bool) or value is None:
-        return None
+def _to_number(value: Any) -> float | None:
     try:
-        return float(value)  # type: ignore[arg-type]
+        return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return None
 
 
 def _format_location(locator: object) -> str:
-    """Return the page, or another counted unit, and the lines."""
-    if cells := _get(locator, "cells"):
-        return str(cells)
     unit = _get(locator, "unit")
-    counted = (unit, _get(locator, "start"), _get(locator, "end"))
+    counted = (unit, "start", "end")
     if unit in (None, "line", "page", "time"):
-        counted = ("page", _get(locator, "page"), _get(locator, "page_end"))
-    lines = ("line", _get(locator, "line_start"), _get(locator, "line_end"))
-    return ", ".join(filter(None, (format_count(*part, dash="–") for part in (counted, lines))))
+        counted = ("page", "page", "page_end")
+    told = [
+        format_count(name, _get(locator, first), _get(locator, last), dash="–")
+        for name, first, last in (counted, ("line", "line_start", "line_end"))
+    ]
+    return str(_get(locator, "cells") or ", ".join(filter(None, told)))
 
 
 def _explanation_lines(value: object) -> tuple[str, ...]:
-    """Format this package's own explanations line by line; split a text; ignore anything else."""
     if value is None or isinstance(value, str):
         return tuple((value or "").splitlines())
     try:
@@ -352,9 +323,8 @@ def _explanation_lines(value: object) -> tuple[str, ...]:
 
 def _stage_times(value: object) -> dict[str, float]:
     stages = _get(value, "stages")
-    if not isinstance(stages, Iterable):
-        return {}
-    times = {_get(stage, "name"): _to_number(_get(stage, "ms")) for stage in stages}
+    listed = stages if isinstance(stages, Iterable) else ()
+    times = {_get(stage, "name"): _to_number(_get(stage, "ms")) for stage in listed}
     return {str(name): ms for name, ms in times.items() if name and ms is not None}
 
 

@@ -208,7 +208,7 @@ def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float |
         for label in query.expected:
             span = label.span
             if label.grade > 0 and span is not None and span.time_start is not None:
-                group = [one for hit in hits for one in hit.group]
+                group = [one for hit in hits for one in (hit, *hit.also_in)]
                 times = [hit.times for hit in group if hit.path == label.path]
                 wanted = (span.time_start, span.time_end)
                 overlaps.append(any(overlap(hit_times, wanted) for hit_times in times))

@@ -21,7 +21,7 @@ from catalog.core.answers import Answer, Artifact
 from catalog.core.errors import StoreBusyError
 from catalog.core.files import make_folder, make_private
 from catalog.core.params import AskParams, GenerateParams, SearchParams
-from catalog.core.retrieval_events import LOGGER, current_edge, current_home
+from catalog.core.retrieval_events import EDGE, HOME, LOGGER
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RetrievalFile(WatchedFileHandler):
         form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
         form.converter = time.gmtime
         self.setFormatter(form)
-        self.addFilter(lambda _: current_home() in ("", str(home)) and self._is_first())
+        self.addFilter(lambda _: HOME.get() in ("", str(home)) and self._is_first())
         LOGGER.addHandler(self)
 
     def _is_first(self) -> bool:
@@ -107,7 +107,7 @@ class QueryLog:
         the entry. An error that ends the block before that is logged instead.
         """
         verb, words = _question(params)
-        edge, is_logged = current_edge(), verb in self._settings.log.verbs
+        edge, is_logged = EDGE.get(), verb in self._settings.log.verbs
         if edge is None or not (is_logged or self.observer):
             yield lambda *_, **__: None
             return

@@ -21,7 +21,7 @@ from catalog.core.errors import InputError
 from catalog.core.filters import WORD_FIELDS, And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
 from catalog.core.places import format_clock
-from catalog.core.scope import ALL, Scope, caller_role
+from catalog.core.scope import ALL, CALLER_ROLE, Scope
 from catalog.core.text import storable
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
@@ -517,7 +517,7 @@ def _one_line(title: str) -> str:
 
 def roles_in_force(settings: Settings, role: str | None) -> list[str]:
     """Return the roles that limit a call: its own, its sender's and the process's; maybe none."""
-    given = (settings.answers.role, caller_role(), role)
+    given = (settings.answers.role, CALLER_ROLE.get(), role)
     return list(dict.fromkeys(one for one in given if one is not None))
 
 

@@ -282,7 +282,7 @@ def check_search(params: SearchParams) -> None:
 
 def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
     """Return the documents that the params name, within datasets, scope and filter."""
-    scope = Scope.from_doc_ids(_qualify(within.datasets, params.doc_ids))
+    scope = Scope.of(_qualify(within.datasets, params.doc_ids))
     if scope.ids is not None:
         with library.database.read() as connection:
             live = (DocumentNames(connection, one).live(scope.ids) for one in within.datasets)

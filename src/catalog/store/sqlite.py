@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError
 
-from catalog.core.bounded_calls import check_time, is_out_of_time
+from catalog.core.bounded_calls import check_time, time_left
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error, make_folder, make_private
 
@@ -104,7 +104,7 @@ class SqliteFile:
         connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
         try:
             connection.isolation_level = None  # the begin event starts transactions
-            connection.set_progress_handler(is_out_of_time, _STEPS)
+            connection.set_progress_handler(lambda: time_left() < 0, _STEPS)
             connection.create_function("casefold", 1, _casefold, deterministic=True)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")

@@ -124,8 +124,8 @@ class LexicalRestrictions:
         def within(scope: Scope) -> set[int]:
             return found(engine, "keys", Restriction("notes", scope))
 
-        assert within(Scope.from_doc_ids(None)) == set(corpus.values())
-        assert within(Scope.from_doc_ids([])) == set()
+        assert within(Scope.of(None)) == set(corpus.values())
+        assert within(Scope.of([])) == set()
         assert within(Scope.of(["notes:b.md"])) == {corpus["b.md"]}
         assert within(Scope.of(["notes:nowhere.md", "other:a.md"])) == set()
 
@@ -176,7 +176,7 @@ class LexicalRestrictions:
     def test_filter_and_scope_mean_what_the_rules_say(
         self, corpus: dict[str, int], engine: LexicalEngine, asked: Filter, ids: list[str] | None
     ) -> None:
-        scope = Scope.from_doc_ids(None if ids is None else [f"notes:{path}" for path in ids])
+        scope = Scope.of(None if ids is None else [f"notes:{path}" for path in ids])
         expected = {
             seq
             for path, seq in corpus.items()

@@ -253,12 +253,12 @@ class VectorContract:
         desk.put("a.md", vector(1))
         desk.put("b.md", vector(1, 1))
         engine = desk.engine()
-        assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids(None))) == [
+        assert found(desk, engine, Restriction(DATASET, Scope.of(None))) == [
             "a.md",
             "b.md",
         ]
-        assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids([]))) == []
-        assert found(desk, engine, Restriction(DATASET, Scope.nothing())) == []
+        assert found(desk, engine, Restriction(DATASET, Scope.of([]))) == []
+        assert found(desk, engine, Restriction(DATASET, Scope.of(()))) == []
         assert found(desk, engine, only("b.md")) == ["b.md"]
         assert found(desk, engine, only("absent.md")) == []
 

@@ -1,12 +1,11 @@
 """Arguments as models write them: what is meant beyond doubt is taken, anything else refused."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from dataclasses import KW_ONLY, dataclass, field
 
 import pytest
 
 from catalog.core.filters import parse_filters
-from catalog.core.params import Param, Params, edge_fields
+from catalog.core.params import Params, about, edge_fields, optional
 from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.agents.tool import Argument, arguments_of
 
@@ -266,12 +265,12 @@ def test_what_no_document_can_hold_is_not_asked_for(asked):
 class Verb(Params):
     """Made up."""
 
-    words: Annotated[str, Param("Words.")]
+    words: str = field(metadata=about("Words."))
     _: KW_ONLY
-    count: Annotated[int, Param("How many.", (2, 900))] = 5
-    names: Annotated[list[str] | None, Param("Names.")] = None
-    again: Annotated[bool | None, Param("Do it again.")] = None
-    secret: Annotated[int, Param("Only in Python.", python_only=True)] = 0
+    count: int = optional(5, "How many.", (2, 900))
+    names: list[str] | None = optional(None, "Names.")
+    again: bool | None = optional(None, "Do it again.")
+    secret: int = optional(0, "Only in Python.", python_only=True)
 
 
 def test_a_tool_takes_every_parameter_of_its_verb_unless_excluded():

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import sys
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
 
 import pytest
 import typer
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from catalog.core.arguments import params_model, read_params
 from catalog.core.errors import InputError
-from catalog.core.params import Param, Params, edge_fields
+from catalog.core.params import Params, about, edge_fields, optional
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
 from catalog.interfaces.server.http_api import query_string
@@ -23,18 +23,17 @@ from catalog.interfaces.server.http_api import query_string
 class PaintParams(Params):
     """A verb that exists in this test only."""
 
-    text: Annotated[str, Param("What to paint.")]
+    text: str = field(metadata=about("What to paint."))
     _: KW_ONLY
-    colours: Annotated[
-        list[str] | None,
-        Param("Only these colours.", flags="--colour -c", json_help="[] is none."),
-    ] = None
-    shade: Annotated[Literal["light", "dark"], Param("light or dark.")] = "light"
-    coats: Annotated[int, Param("How many coats.", (1, 9))] = 4
-    first_wall: Annotated[int, Param("How many walls to pass over.", (0, None))] = 0
-    glossy: Annotated[bool | None, Param("Let it shine.")] = None
-    quick: Annotated[bool, Param("Do not wait for it to dry.")] = False
-    brush: Annotated[object, Param("A brush of your own.", python_only=True)] = None
+    colours: list[str] | None = optional(
+        None, "Only these colours.", flags="--colour -c", json_help="[] is none."
+    )
+    shade: Literal["light", "dark"] = optional("light", "light or dark.")
+    coats: int = optional(4, "How many coats.", (1, 9))
+    first_wall: int = optional(0, "How many walls to pass over.", (0, None))
+    glossy: bool | None = optional(None, "Let it shine.")
+    quick: bool = optional(False, "Do not wait for it to dry.")
+    brush: object = optional(None, "A brush of your own.", python_only=True)
 
 
 NAMES = ["text", "colours", "shade", "coats", "first_wall", "glossy", "quick"]

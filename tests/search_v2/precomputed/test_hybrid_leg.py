@@ -53,6 +53,6 @@ def test_the_leg_keeps_to_its_scope(tmp_path: Path):
         assert run.error is None
         assert [node.node.metadata["path"] for node in leg.retrieve("anything")] == ["b.md"]
         nothing = PrecomputedLeg(
-            library.database, Restriction("notes", Scope.nothing()), 5, semantic, [1, 0]
+            library.database, Restriction("notes", Scope.of(())), 5, semantic, [1, 0]
         )
         assert nothing.retrieve("anything") == []

@@ -5,31 +5,15 @@ precedence over a TOML file (``IDX_CONFIG`` or ``catalog.toml`` in the home fold
 preset, that over the defaults. An unknown name is an error and never ignored.
 """
 
-from __future__ import annotations
-
-from catalog.core.settings.collection import CollectionSettings
-from catalog.core.settings.loading import LoadedSettings, get_settings, load_settings
-from catalog.core.settings.qdrant import QdrantSettings
-from catalog.core.settings.rag import IngestSettings, RAGv2Settings
-from catalog.core.settings.sections import (
-    AnswerSettings,
-    EmbeddingSettings,
-    LLMSettings,
-    ServeSettings,
-    Settings,
-)
-
-__all__ = [
-    "AnswerSettings",
-    "CollectionSettings",
-    "EmbeddingSettings",
-    "IngestSettings",
-    "LLMSettings",
-    "LoadedSettings",
-    "QdrantSettings",
-    "RAGv2Settings",
-    "ServeSettings",
-    "Settings",
-    "get_settings",
-    "load_settings",
-]
+from catalog.core.settings.loading import LoadedSettings as LoadedSettings
+from catalog.core.settings.loading import get_settings as get_settings
+from catalog.core.settings.loading import load_settings as load_settings
+from catalog.core.settings.rag import IngestSettings as IngestSettings
+from catalog.core.settings.rag import QdrantSettings as QdrantSettings
+from catalog.core.settings.rag import RAGv2Settings as RAGv2Settings
+from catalog.core.settings.sections import AnswerSettings as AnswerSettings
+from catalog.core.settings.sections import CollectionSettings as CollectionSettings
+from catalog.core.settings.sections import EmbeddingSettings as EmbeddingSettings
+from catalog.core.settings.sections import LLMSettings as LLMSettings
+from catalog.core.settings.sections import ServeSettings as ServeSettings
+from catalog.core.settings.sections import Settings as Settings

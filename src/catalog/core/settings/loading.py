@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError
-from catalog.core.files import default_home, home_folder, settings_file, settings_key
+from catalog.core.files import default_home, home_folder, read_toml, settings_file, settings_key
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import Settings
 from catalog.core.settings.variables import PREFIX, refuse_unknown_variables
@@ -26,8 +24,7 @@ from catalog.core.settings.variables import PREFIX, refuse_unknown_variables
 _MAX_SHOWN = 60  # characters of a wrong value
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSettings:
+class LoadedSettings(NamedTuple):
     """Effective settings, and the origin of each value by its dotted name."""
 
     settings: Settings
@@ -39,15 +36,12 @@ def get_settings() -> Settings:
 
     They are the same object until the environment or the settings file changes.
     """
-    own = sorted((name, value) for name, value in os.environ.items() if name.startswith(PREFIX))
+    own = sorted(item for item in os.environ.items() if item[0].startswith(PREFIX))
     return _settings_of(settings_key(home_folder(), None), tuple(own))
 
 
 @lru_cache(maxsize=8)
-def _settings_of(
-    key: str,  # noqa: ARG001 - which settings these are
-    variables: tuple[tuple[str, str], ...],  # noqa: ARG001
-) -> Settings:
+def _settings_of(*_: object) -> Settings:
     return load_settings().settings
 
 
@@ -106,17 +100,8 @@ def load_preset(name: object) -> dict[str, Any]:
 
 def needs_rebuild(name: str) -> bool:
     """Return whether a setting, by dotted name, shapes the index; ``False`` if unknown."""
-    try:
-        return bool((find_field(name).json_schema_extra or {}).get("rebuild"))
-    except KeyError:
-        return False
-
-
-def acts_only_with(name: str) -> tuple[str, Any] | None:
-    """Return dotted name and value of the setting that this one requires to have any effect."""
-    choice = (find_field(name).json_schema_extra or {}).get("acts_only_with", {})
-    section = name.rpartition(".")[0]
-    return next(((f"{section}.{other}", value) for other, value in choice.items()), None)
+    field = find_field(name)
+    return field is not None and bool((field.json_schema_extra or {}).get("rebuild"))
 
 
 def default_shaping() -> dict[str, Any]:
@@ -149,23 +134,16 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def find_field(name: str) -> Any:
-    """Return the pydantic field behind a dotted name, for documentation."""
+    """Return the pydantic field behind a dotted name, ``None`` if there is none."""
     model: Any = Settings
     *parents, last = name.split(".")
     for parent in parents:
-        model = model.model_fields[parent].annotation
-    return model.model_fields[last]
+        model = getattr(getattr(model, "model_fields", {}).get(parent), "annotation", None)
+    return getattr(model, "model_fields", {}).get(last)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
-    except RecursionError:
-        raise ConfigError(f"the settings file {path} nests too deeply") from None
+    tree = read_toml(path, "settings file")
     check_agent_tables(tree, path)
     return tree
 
@@ -192,14 +170,8 @@ def _validate(
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise ConfigError(_describe_unknown(name, origins)) from None
-        try:
-            field = find_field(name)
-        except (KeyError, AttributeError):
-            field = None
+        field, given = find_field(name), first["input"]
         why = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "string_pattern_mismatch" and field is not None and field.default:
-            why = f"should be written as {field.default!r} is"
-        given = first["input"]
         if not isinstance(given, Mapping | BaseModel) and (field is None or field.repr):
             why += f", not {_shown(given)}"  # a single value, and no secret
         # without the cause, whose text holds the values of other settings
@@ -210,8 +182,7 @@ def _describe_unknown(name: str, origins: Mapping[str, str]) -> str:
     """Say that there is no such setting, where it is set, and which name is nearest."""
     at = next((origins[one] for one in origins if f"{one}.".startswith(f"{name}.")), None)
     values = flatten(Settings.model_construct().model_dump())
-    known = [*Settings.model_fields, *(one for one, _ in values)]
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, [*Settings.model_fields, *(one for one, _ in values)], 1)
     meant = f"did you mean {near[0]}?" if near else "catalog config lists them"
     return f"no setting {name}{f' ({at})' if at else ''}: {meant}"
 

@@ -6,17 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings
 
 from catalog.core.entry_points import Group, find_engine
-from catalog.core.errors import UnknownEngineError
-from catalog.core.settings.qdrant import QdrantSettings
+from catalog.core.errors import ConfigError
 from catalog.core.settings.variables import (
     V2_PREFIX,
     ApiKey,
     SettingsSection,
+    Share,
+    read_environment,
     refuse_unknown_variables,
     setting,
+    shaping,
 )
 
 
@@ -24,7 +26,7 @@ def _name_of_engine(group: Group) -> AfterValidator:
     def check(name: str) -> str:
         try:
             return find_engine(group, name).name
-        except UnknownEngineError as error:
+        except ConfigError as error:
             raise PydanticCustomError("unknown_engine", "{why}", {"why": str(error)}) from error
 
     return AfterValidator(check)
@@ -37,9 +39,7 @@ class IngestSettings(SettingsSection):
         20_000_000, "Larger text files are skipped and reported.", (1, 2_000_000_000)
     )
     max_document_bytes: int = setting(
-        200_000_000,
-        "Larger PDF, Word, PowerPoint, e-book and notebook files are skipped and reported.",
-        (1, 2_000_000_000),
+        200_000_000, "Larger files of other formats are skipped and reported.", (1, 2_000_000_000)
     )
     max_unpacked_bytes: int = setting(
         500_000_000, "Maximum size of an unpacked archive.", (1, 10_000_000_000)
@@ -54,8 +54,8 @@ class IngestSettings(SettingsSection):
     group_chars: int = setting(
         64_000, "Characters of new text that are published in one group.", (1, 50_000_000)
     )
-    max_missing_fraction: float = setting(
-        0.5, "If more than this share of the files disappeared, the sync stops.", (0.0, 1.0)
+    max_missing_fraction: Share = setting(
+        0.5, "If more than this share of the files disappeared, the sync stops."
     )
     lock_seconds: float = setting(
         30.0, "Time to wait for another indexing run to end.", (0.0, 3600.0)
@@ -65,57 +65,52 @@ class IngestSettings(SettingsSection):
     )
 
 
+class QdrantSettings(SettingsSection):
+    """``IDX_RAG_V2__QDRANT__*``: our collections on a Qdrant server."""
+
+    collection_prefix: str = setting(
+        "catalog_",
+        "Prefix of every collection's name. Stores that share a server need different ones.",
+        pattern=r"^[\w.-]{1,100}$",
+    )
+    timeout_seconds: float = setting(
+        30.0, "Time limit of one request to the server.", (1.0, 3_600.0)
+    )
+
+
 class RAGv2Settings(BaseSettings):
     """``IDX_RAG_V2__*``: every knob of the v2 pipeline."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=V2_PREFIX,
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = read_environment(V2_PREFIX)
 
-    chunk_size: int = setting(
-        800, "Largest chunk, in the embedding model's tokens.", (16, 8192), rebuild=True
+    chunk_size: int = shaping(800, "Largest chunk, in the embedding model's tokens.", (16, 8192))
+    chunk_overlap: int = shaping(
+        120, "Maximum number of tokens that neighbouring chunks of a section share.", (0, 4096)
     )
-    chunk_overlap: int = setting(
-        120,
-        "Maximum number of tokens that neighbouring chunks of a section share.",
-        (0, 4096),
-        rebuild=True,
+    chunk_min_size: int = shaping(
+        64, "Least size of a chunk: shorter sections are merged.", (0, 4096)
     )
-    chunk_min_size: int = setting(
-        64, "Least size of a chunk: shorter sections are merged.", (0, 4096), rebuild=True
-    )
-    transcript_window_seconds: float = setting(
+    transcript_window_seconds: float = shaping(
         60.0,
         "Approximate length of a transcript's passages; 0: cut by size, like text.",
         (0.0, 3600.0),
-        rebuild=True,
     )
-    transcript_part_seconds: float = setting(
-        20.0,
-        "Parts of such a passage with a vector of their own, in addition to the passage's; "
-        "0: none.",
-        (0.0, 3600.0),
-        rebuild=True,
+    transcript_part_seconds: float = shaping(
+        20.0, "Length of its parts that have vectors of their own as well; 0: none.", (0.0, 3600.0)
     )
     embed_prefix_query: str | None = setting(
         None, "Text before a query when it is embedded; unset: the model's own."
     )
-    embed_prefix_doc: str | None = setting(
-        None, "Text before a passage when it is embedded; unset: the model's own.", rebuild=True
+    embed_prefix_doc: str | None = shaping(
+        None, "Text before a passage when it is embedded; unset: the model's own."
     )
-    embed_context: bool = setting(
-        True, "Embed a passage together with its path, title and headings.", rebuild=True
+    embed_context: bool = shaping(
+        True, "Embed a passage together with its path, title and headings."
     )
-    embed_context_form: Literal["place", "labels"] = setting(
+    embed_context_form: Literal["place", "labels"] = shaping(
         "place",
         "Form of that first line: 'path > Title > Heading', or '[doc: Title] [type: pdf] "
         "[section: Heading > Heading]'.",
-        rebuild=True,
     )
     lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = setting(
         "bm25",
@@ -133,9 +128,7 @@ class RAGv2Settings(BaseSettings):
     qdrant_api_key: ApiKey = setting(None, "API key for that server.", repr=False)
     top_k: int = setting(10, "Number of passages, unless the call sets it.", (1, 1000))
     vector_top_k: int = setting(
-        20,
-        "Depth of the vector leg, before overfetch. Adaptive fusion reads at least 100.",
-        (1, 1000),
+        20, "Depth of the vector leg, before overfetch; adaptive: at least 100.", (1, 1000)
     )
     fts_top_k: int = setting(20, "Depth of the lexical leg, likewise.", (1, 1000))
     overfetch: int = setting(
@@ -146,7 +139,9 @@ class RAGv2Settings(BaseSettings):
         "adaptive", "How both lists are fused; see docs/explanation/scoring.md."
     )
     rrf_k: int = setting(
-        60, "The constant k of 1 / (k + rank).", (1, 1000), only_with={"fusion_mode": "rrf"}
+        60,
+        "The constant k of 1 / (k + rank), of fusion_mode rrf.",
+        (1, 1000),
     )
     original_weight: float = setting(2.0, "Weight of lists for the user's own query.", (0.0, 100.0))
     expansion_weight: float = setting(1.0, "Weight of lists for expanded queries.", (0.0, 100.0))
@@ -156,15 +151,13 @@ class RAGv2Settings(BaseSettings):
     vector_weight: float = setting(1.0, "Factor on the weight of every vector list.", (0.0, 100.0))
     bonus_first: float = setting(
         0.05,
-        "Added once to a passage that is first in a list of the user's own query.",
+        "Added by rrf to the first passage of a list of the user's own query.",
         (0.0, 10.0),
-        only_with={"fusion_mode": "rrf"},
     )
     bonus_second: float = setting(
         0.02,
-        "Added once to a passage that is second or third there.",
+        "Added by rrf to the second and third one there.",
         (0.0, 10.0),
-        only_with={"fusion_mode": "rrf"},
     )
     max_chunks_per_doc: int = setting(
         3, "Passages of one document in the results; 0: no limit.", (0, 1000)
@@ -172,8 +165,7 @@ class RAGv2Settings(BaseSettings):
     max_query_chars: int = setting(2000, "A longer query is cut, with a note.", (16, 100_000))
     snippet_chars: int = setting(300, "Length of a snippet.", (40, 10_000))
     baseline: str = setting(
-        "catalog.search:search",
-        "Another search for compare_with_v1: module:function, called with the query.",
+        "catalog.search:search", "Another search for compare_with_v1: module:function."
     )
     query_cache_size: int = setting(
         2048, "Query embeddings kept in memory; 0: none.", (0, 1_000_000)
@@ -190,14 +182,12 @@ class RAGv2Settings(BaseSettings):
     expansion_vec_max: int = setting(3, "vec: lines of one expansion.", (0, 10))
     expansion_hyde_max: int = setting(1, "hyde: passages of one expansion.", (0, 5))
     expansion_timeout_ms: int = setting(10_000, "Time limit of a query's expansion.", (1, 600_000))
-    strong_signal_score: float = setting(
-        0.85, "Skip expansion if the best lexical hit has at least this score …", (0.0, 1.0)
+    strong_signal_score: Share = setting(
+        0.85, "Skip expansion if the best lexical hit has at least this score …"
     )
-    strong_signal_gap: float = setting(0.15, "… and the second one is this far behind.", (0.0, 1.0))
+    strong_signal_gap: Share = setting(0.15, "… and the second one is this far behind.")
     recency_half_life_days: float = setting(
-        0.0,
-        "Age of a document in days at which its passages have half their score; 0: no decay.",
-        (0.0, 100_000.0),
+        0.0, "Age in days at which passages have half their score; 0: no decay.", (0.0, 100_000.0)
     )
     chunk_selection: Literal["fused", "keyword"] = setting(
         "fused", "keyword: only the passage of each document with most query words."
@@ -218,15 +208,9 @@ class RAGv2Settings(BaseSettings):
         0, "Passages kept after reranking; 0: as many as asked for.", (0, 1000)
     )
     rerank_blend: Literal["position", "linear", "replace"] = setting(
-        "linear",
-        "How the reranker's scores and the fused ones are joined; see docs/explanation/scoring.md.",
+        "linear", "How its scores and the fused ones are joined; see docs/explanation/scoring.md."
     )
-    rerank_weight: float = setting(
-        0.3,
-        "The reranker's share of a linear blend.",
-        (0.0, 1.0),
-        only_with={"rerank_blend": "linear"},
-    )
+    rerank_weight: Share = setting(0.3, "The reranker's share of a linear blend.")
     rerank_max_tokens: int = setting(
         256, "Tokens of query and passage that the reranker reads.", (32, 8192)
     )
@@ -235,12 +219,8 @@ class RAGv2Settings(BaseSettings):
     )
     rerank_url: str | None = setting(None, "Address of a rerank server (Cohere's form of request).")
     rerank_api_key: ApiKey = setting(None, "API key for that server.", repr=False)
-    similarity_threshold: float = setting(
-        0.0, "Least relevance of a passage; 0: no limit.", (0.0, 1.0)
-    )
-    low_confidence_below: float = setting(
-        0.2, "Results whose best relevance is lower are flagged.", (0.0, 1.0)
-    )
+    similarity_threshold: Share = setting(0.0, "Least relevance of a passage; 0: no limit.")
+    low_confidence_below: Share = setting(0.2, "Results whose best relevance is lower are flagged.")
     token_budget: int = setting(
         0, "Maximum number of tokens of all passages together; 0: no limit.", (0, 10_000_000)
     )
@@ -257,10 +237,7 @@ class RAGv2Settings(BaseSettings):
         6000, "Characters shown of one recording, nearest to the best sentence.", (0, 1_000_000)
     )
     cache_ttl_seconds: int = setting(
-        7 * 24 * 3600,
-        "How long expansions, rerank scores and the answers of a stopped 'eval answers' are "
-        "kept; 0: not at all.",
-        (0, None),
+        7 * 24 * 3600, "How long answers of models are kept, in seconds; 0: not at all.", (0, None)
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)

@@ -11,16 +11,24 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode
 
 from catalog.core.agents import Agent
 from catalog.core.entry_points import list_added
 from catalog.core.files import default_home
 from catalog.core.params import Profile
-from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import RAGv2Settings
-from catalog.core.settings.variables import PREFIX, ApiKey, SettingsSection, setting
+from catalog.core.settings.variables import (
+    PREFIX,
+    ApiKey,
+    SettingsSection,
+    Share,
+    read_environment,
+    setting,
+    shaping,
+)
 
+_TOKEN = re.compile(r"\S[^\x00-\x1f\x7f]{14,}\S")  # that a header can contain
 _PRICE = re.compile(r"(.*\S)\s*:\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*")
 
 
@@ -28,13 +36,12 @@ def _split(value: object, separator: str) -> object:
     """Split a variable's text, unless it is a JSON list."""
     if not isinstance(value, str):
         return value
-    if value.lstrip().startswith(("[", "{")):
-        with suppress(ValueError):
-            parts = json.loads(value)
-            if isinstance(parts, list):
-                return parts
-        raise ValueError(f"write a JSON list, or texts separated by {separator!r}")
-    return [part.strip() for part in value.split(separator) if part.strip()]
+    if not value.lstrip().startswith(("[", "{")):
+        return [part.strip() for part in value.split(separator) if part.strip()]
+    with suppress(ValueError):
+        if isinstance(parts := json.loads(value), list):
+            return parts
+    raise ValueError(f"write a JSON list, or texts separated by {separator!r}")
 
 
 Pairs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=";"))]
@@ -43,19 +50,16 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, sep
 
 def _split_pairs(pairs: tuple[str, ...], example: str) -> list[tuple[str, str]]:
     """Return name and value of each ``name: value``; refuse one without either."""
-    split = [
-        (name.strip(), value.strip()) for name, _, value in (it.partition(":") for it in pairs)
-    ]
-    if not all(map(all, split)):
+    split = [pair.partition(":")[::2] for pair in pairs]
+    if not all(name.strip() and value.strip() for name, value in split):
         raise ValueError(f"write {example}")
-    return split
+    return [(name.strip(), value.strip()) for name, value in split]
 
 
 EMBEDDING_PROVIDERS = ("fastembed", "huggingface", "static", "openai", "cohere")
 
 
 def _check_embedding_provider(name: str) -> str:
-    """Return the name of a provider of ours, or of one that an installed package adds."""
     if name not in EMBEDDING_PROVIDERS and name not in list_added("catalog.embeddings"):
         known = ", ".join(EMBEDDING_PROVIDERS)
         raise ValueError(f"no package provides {name!r}: use one of {known}, or install it")
@@ -65,39 +69,30 @@ def _check_embedding_provider(name: str) -> str:
 class EmbeddingSettings(SettingsSection):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
-    provider: Annotated[str, AfterValidator(_check_embedding_provider)] = setting(
-        "fastembed",
-        "Where the model runs; openai and cohere are servers (docs/how-to/embedding-model.md).",
-        rebuild=True,
+    provider: Annotated[str, AfterValidator(_check_embedding_provider)] = shaping(
+        "fastembed", "Where the model runs (docs/how-to/embedding-model.md)."
     )
-    model: str = setting(
-        "BAAI/bge-small-en-v1.5",
-        "Name of the model: on the hub, of a folder, or on its server.",
-        rebuild=True,
+    model: str = shaping(
+        "BAAI/bge-small-en-v1.5", "Name of the model: on the hub, of a folder, or on its server."
     )
     batch_size: int = setting(32, "Texts embedded in one batch.", (1, 4096))
     threads: int | None = setting(None, "Threads that embed; unset: all cores.", (1, 256))
     offline: bool = setting(False, "Never connect to a model hub; use files on disk only.")
     url: str | None = setting(
-        None,
-        "Address of an OpenAI-compatible server, such as http://…/v1; unset for cohere: Cohere's.",
+        None, "Address of an OpenAI-compatible server: http://…/v1; cohere: unset for its own."
     )
     api_key: ApiKey = setting(None, "API key for that server.", repr=False)
     timeout_seconds: float = setting(30.0, "Time limit of one request to it.", gt=0.0, le=3600.0)
     retry_seconds: float = setting(
         120.0, "How long to retry a batch when the server fails or is busy.", (0.0, 86_400.0)
     )
-    dim: int | None = setting(
+    dim: int | None = shaping(
         None,
-        "Length of the vectors, to cut those of a model that allows it; unset: the model's own.",
+        "Length to cut vectors to, if the model allows it; unset: the model's own.",
         (1, 65_536),
-        rebuild=True,
     )
-    max_tokens: int | None = setting(
-        None,
-        "Tokens that the server's model reads; unset: the known number, else 512.",
-        (32, 1_000_000),
-        rebuild=True,
+    max_tokens: int | None = shaping(
+        None, "Tokens that a server's model reads; unset: as known, else 512.", (32, 1_000_000)
     )
     price: float = setting(0.0, "Price of a million tokens, for the report of a run.", (0.0, 1e6))
 
@@ -110,9 +105,7 @@ class LLMSettings(SettingsSection):
     )
     model: str | None = setting(None, "Name of the model on the server.")
     cheap: str | None = setting(
-        None,
-        "Model of the profile cheap; unset: the model above. With module:function as "
-        "provider, another module:function.",
+        None, "Model (or module:function) of the profile cheap; unset: the one above."
     )
     balanced: str | None = setting(None, "Model of the profile balanced, likewise.")
     premium: str | None = setting(None, "Model of the profile premium, likewise.")
@@ -122,8 +115,7 @@ class LLMSettings(SettingsSection):
     api_key: ApiKey = setting(None, "API key for that server.", repr=False)
     timeout_seconds: float = setting(
         25.0,
-        "Time limit of a request and of a whole written answer; an artifact has twelve times "
-        "as long.",
+        "Time limit of a request or an answer; an artifact has twelve times as long.",
         gt=0.0,
         le=600.0,
     )
@@ -172,45 +164,33 @@ class AnswerSettings(SettingsSection):
     sentences: int = setting(
         3, "Number of sentences in an answer without a language model.", (1, 20)
     )
-    answered_from: float = setting(
-        0.4, "Least confidence to answer a question (docs/explanation/abstention.md).", (0.0, 1.0)
+    answered_from: Share = setting(
+        0.4, "Least confidence to answer a question (docs/explanation/abstention.md)."
     )
     context_passages: int = setting(15, "Number of passages given to a language model.", (1, 100))
     context_tokens: int = setting(
         4000, "Maximum number of tokens of those passages, counted by that model.", (100, 1_000_000)
     )
     unsupported: Literal["mark", "drop", "retry"] = setting(
-        "drop",
-        "Treatment of unsupported sentences: mark them, drop them, or ask the model once "
-        "more and drop the ones that are still unsupported.",
+        "drop", "Unsupported sentences: mark them, drop them, or ask the model once more first."
     )
     citations: Literal["number", "source", "chunk"] = setting(
         "number", "Form of citations: [1], [source: Title, page 4] or [chunk: id]."
     )
     judge: bool = setting(
-        False,
-        "Let the language model check each supported sentence against its passages; if it "
-        "says NO, the sentence is unsupported.",
+        False, "Let the language model check each supported sentence against its passages."
     )
     agents: Path | None = setting(
-        None,
-        "Folder with a file NAME.toml for each agent, in addition to [agents.NAME] in the "
-        "settings; unset: agents in the home.",
+        None, "Folder with a file NAME.toml for each agent; unset: agents in the home."
     )
     tool: bool = setting(False, "Offer the tool ask to agents.")
 
-    @field_validator("roles")
-    @classmethod
-    def _has_names(cls, roles: tuple[str, ...]) -> tuple[str, ...]:
-        split = _split_pairs(roles, "a role as 'employee: public, internal'")
-        if len(dict(split)) < len(split):
-            raise ValueError("a role occurs twice")
-        if any("unreadable" in map(str.strip, levels.casefold().split(",")) for _, levels in split):
-            raise ValueError("no role may see the level 'unreadable'")
-        return roles
-
     @model_validator(mode="after")
     def _knows_its_role(self) -> AnswerSettings:
+        if len(self.levels()) < len(self.roles):
+            raise ValueError("roles: a role occurs twice")
+        if any("unreadable" in levels for levels in self.levels().values()):
+            raise ValueError("roles: no role may see the level 'unreadable'")
         if self.role is not None and self.role not in self.levels():
             known = ", ".join(self.levels()) or "none, set IDX_ANSWERS__ROLES"
             raise ValueError(f"the role {self.role!r} is not one of roles: {known}")
@@ -220,7 +200,7 @@ class AnswerSettings(SettingsSection):
         """Return the levels that each role may see, case-folded."""
         return {
             name: frozenset(filter(None, map(str.strip, levels.casefold().split(","))))
-            for name, levels in _split_pairs(self.roles, "roles as pairs")
+            for name, levels in _split_pairs(self.roles, "a role as 'employee: public, internal'")
         }
 
 
@@ -228,46 +208,23 @@ class ServeSettings(SettingsSection):
     """``IDX_SERVE__*``: what ``catalog serve`` and ``catalog mcp --http`` allow."""
 
     token: str | None = setting(
-        None,
-        "Token that requests must have; needed if other machines can connect.",
-        min_length=16,
-        repr=False,
+        None, "Token that requests must have; needed if other machines can connect.", repr=False
     )
-
     role_tokens: Pairs = setting(
         (), "Tokens that select a role: 'employee: TOKEN', separated by semicolons.", repr=False
     )
 
-    @field_validator("token")
-    @classmethod
-    def _can_be_sent(cls, token: str | None) -> str | None:
-        if token is not None and not re.fullmatch(r"(?=\S)[^\x00-\x1f\x7f]*(?<=\S)", token):
-            raise ValueError(  # which no header can contain
-                "a token may not start or end with a blank, or contain control characters"
-            )
-        return token
-
-    @field_validator("role_tokens")
-    @classmethod
-    def _name_roles(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
-        given = [token for _, token in _split_pairs(tokens, "a role's token as 'employee: TOKEN'")]
-        if min(map(len, given), default=16) < 16:
-            raise ValueError("a token needs 16 characters or more")
-        if len(set(given)) < len(given):
-            raise ValueError("a token occurs twice")
-        for token in given:
-            cls._can_be_sent(token)
-        return tokens
-
     @model_validator(mode="after")
-    def _has_one_meaning_for_each_token(self) -> ServeSettings:
-        if self.token is not None and len(self.tokens()) <= len(self.role_tokens):
-            raise ValueError("the token of a role must differ from the server's token")
+    def _tokens_are_safe(self) -> ServeSettings:
+        if not all(map(_TOKEN.fullmatch, self.tokens())):
+            raise ValueError("a token needs 16 characters or more, no control characters")
+        if len(self.tokens()) < len(self.role_tokens) + (self.token is not None):
+            raise ValueError("a token occurs twice")
         return self
 
     def tokens(self) -> dict[str, str | None]:
         """Return the role of each accepted token, ``None`` for one that sees everything."""
-        named = _split_pairs(self.role_tokens, "tokens as pairs")
+        named = _split_pairs(self.role_tokens, "a role's token as 'employee: TOKEN'")
         own: dict[str, str | None] = {} if self.token is None else {self.token: None}
         return {token: role for role, token in named} | own
 
@@ -287,51 +244,63 @@ class ServeSettings(SettingsSection):
         8, "Requests answered at the same time; further ones wait.", (1, 256)
     )
     drain_seconds: float = setting(
-        0.0,
-        "How long requests are still answered after SIGTERM; meanwhile /v1/ready says no.",
-        (0.0, 3600.0),
+        0.0, "How long to answer after SIGTERM; meanwhile /v1/ready says no.", (0.0, 3600.0)
     )
+
+
+_Verb = Literal["ask", "generate", "search"]
+_Verbs = Annotated[tuple[_Verb, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
 class LogSettings(SettingsSection):
     """``IDX_LOG__*``: the log of questions that ``catalog logs`` shows."""
 
-    verbs: Names = setting(
-        ("ask", "generate"),
-        "Verbs to log: ask, generate, search (separated by commas), or nothing.",
+    verbs: _Verbs = setting(
+        ("ask", "generate"), "Verbs to log, separated by commas: ask, generate, search."
     )
     query_text: bool = setting(
-        False,
-        "Keep the words of questions; off: only a hash that is the same for the same question.",
+        False, "Keep the words of questions; off: only a hash of each question."
     )
     days: float = setting(30.0, "How long entries are kept.", (0.0, 36_500.0))
     entries: int = setting(100_000, "How many entries are kept; the newest stay.", (1, 10_000_000))
-
     retrieval: bool = setting(
-        False,
-        "Write failed, repeated and degraded steps of searches to logs/retrieval.log in the "
-        "home: ids and reasons, no text.",
+        False, "Write failed, repeated and degraded steps to logs/retrieval.log, without text."
     )
 
-    @field_validator("verbs")
-    @classmethod
-    def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:
-        if not {"ask", "generate", "search"}.issuperset(verbs):
-            raise ValueError("only ask, generate and search can be logged")
-        return verbs
+
+_Field = Annotated[str, Field(min_length=1)]
+
+
+class CollectionSettings(SettingsSection):
+    """``IDX_COLLECTION__*``: a Qdrant collection that other software filled, searched unchanged.
+
+    The fields of its payload are named with dots where one lies in another.
+    """
+
+    name: str | None = setting(None, "Name of the collection, or of an alias.")
+    url: str | None = setting(None, "Address of its Qdrant server; unset: IDX_RAG_V2__QDRANT_URL.")
+    api_key: ApiKey = setting(None, "API key for that server; read access is enough.", repr=False)
+    vector: str | None = setting(None, "Name of the vector to search, if vectors have names.")
+    text: _Field = setting("text", "Payload field with the passage.")
+    source_url: _Field = setting("source_url", "Payload field with the source of the passage.")
+    page_title: _Field = setting("page_title", "Payload field with the title of the page.")
+    section: _Field = setting("section", "Payload field with the passage's heading.")
+    chunk_index: _Field = setting(
+        "chunk_index", "Payload field with the passage's number in the page."
+    )
+    threshold: float | None = setting(
+        None, "Least score of a passage; unset: no limit.", (-1.0, 1.0)
+    )
+    low_score_below: float = setting(
+        0.3, "Passages with a lower score are flagged; it depends on the model.", (-1.0, 1.0)
+    )
+    timeout_seconds: float = setting(10.0, "Time limit of one request to the server.", (1.0, 600.0))
 
 
 class Settings(BaseSettings):
     """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = read_environment(PREFIX)
 
     home: Path = Field(
         default_factory=default_home, description="Folder of the store and its indexes."

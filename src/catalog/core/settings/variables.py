@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_settings import SettingsConfigDict
 
 from catalog.core.errors import ConfigError
 
@@ -19,6 +19,7 @@ PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
 _TESTS = "IDX_TEST_"  # begins the names of variables of this package's tests
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class SettingsSection(BaseModel):
@@ -27,25 +28,29 @@ class SettingsSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+def read_environment(prefix: str) -> SettingsConfigDict:
+    """Return the configuration of settings whose variables have a prefix."""
+    return SettingsConfigDict(
+        env_prefix=prefix,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        **SettingsSection.model_config,  # type: ignore[typeddict-item]
+    )
+
+
 def setting(
     default: Any,
     about: str,
     between: tuple[float | None, float | None] = (None, None),
-    *,
-    rebuild: bool = False,
-    only_with: Mapping[str, JsonValue] | None = None,
     **more: Any,
 ) -> Any:
-    """Declare a setting: its default, what it is for, and its least and greatest value.
+    """Declare a setting: its default, what it is for, and its least and greatest value."""
+    more = {"ge": between[0], "le": between[1]} | more
+    return Field(default, description=about, **more)
 
-    A change of one with ``rebuild`` cuts or embeds the documents again. One with ``only_with`` does
-    something only while another setting of its section has this value.
-    """
-    extra: dict[str, JsonValue] = {"rebuild": True} if rebuild else {}
-    if only_with is not None:
-        extra["acts_only_with"] = dict(only_with)
-    bounds = dict(zip(("ge", "le"), between, strict=True))
-    return Field(default, description=about, json_schema_extra=extra, **{**bounds, **more})
+
+shaping = partial(setting, json_schema_extra={"rebuild": True})
+"""Declare a setting whose change cuts or embeds the documents again."""
 
 
 def _sendable(key: str | None) -> str | None:
@@ -91,10 +96,8 @@ def _warn_once(variable: str, known: frozenset[str]) -> None:
 
 @cache
 def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
-    names: set[str] = set()
+    names = {f"{prefix}{name.upper()}" for name in model.model_fields}
     for name, field in model.model_fields.items():
-        names.add(f"{prefix}{name.upper()}")
-        nested = field.annotation
-        if isinstance(nested, type) and issubclass(nested, BaseModel):
-            names |= _known_variables(f"{prefix}{name.upper()}__", nested)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names |= _known_variables(f"{prefix}{name.upper()}__", field.annotation)
     return frozenset(names)

@@ -57,13 +57,13 @@ def config(
         catalog config
         catalog config --preset vault
     """
-    from catalog.core.settings.loading import acts_only_with, find_field, flatten, needs_rebuild
+    from catalog.core.settings.loading import find_field, flatten, needs_rebuild
 
     loaded = settings_for(context)
     values = dict(flatten(loaded.settings.model_dump(mode="json", exclude={"agents"})))
     rows = []
     for name, value in values.items():
-        field, choice = find_field(name), acts_only_with(name)
+        field = find_field(name)
         is_address = isinstance(value, str) and ("://" in value or name.endswith("url"))
         public = _public(value) if is_address else value
         is_secret = value is not None and not field.repr
@@ -75,8 +75,6 @@ def config(
                 "variable": variable_of(name),
                 "description": field.description,
                 "rebuild": needs_rebuild(name),
-                "acts": choice is None or values[choice[0]] == choice[1],
-                "acts_only_with": choice and f"{variable_of(choice[0])}={choice[1]}",
             }
         )
     if json:
@@ -87,8 +85,6 @@ def config(
         if row["rebuild"]:
             is_noted = row["name"].startswith("rag_v2.")
             mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
-        if not row["acts"]:
-            mark = f"  (has no effect now: only with {row['acts_only_with']})"
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
 
 

@@ -28,8 +28,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalog import __version__
+from catalog.core import retrieval_events as events
 from catalog.core.errors import NotReadyError
-from catalog.core.retrieval_events import answering_request, current_request_id
 from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.http_errors import error_body, json_response, send_error
 
@@ -198,7 +198,7 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with answering_request(_request_id(scope)) as request_id:
+        with events.holding(events.REQUEST_ID, _request_id(scope)) as request_id:
             await self._answer(scope, receive, send, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
@@ -239,7 +239,7 @@ class RequestIdFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the id, once, and keep the record."""
-        request_id = current_request_id()
+        request_id = events.REQUEST_ID.get()
         if request_id and not hasattr(record, "request_id"):
             record.request_id = request_id
             record.msg, record.args = f"{record.getMessage()} [{request_id}]", ()

@@ -29,7 +29,7 @@ def get_lexical_engine(
     """Return the engine of that name for one dataset; ``folder`` is for its derived files.
 
     ``name`` is in :data:`LEXICAL_ENGINES` or comes from another package
-    (``docs/how-to/write-an-engine.md``). Raises :class:`UnknownEngineError` for any other name, and
+    (``docs/how-to/write-an-engine.md``). Raises :class:`ConfigError` for any other name, and
     :class:`ConfigError` if the engine needs a server and none is set.
     """
     engine: LexicalEngine = load_engine("catalog.lexical", name)(

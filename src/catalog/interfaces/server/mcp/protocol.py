@@ -299,7 +299,7 @@ def _result(answer: ToolResult) -> types.CallToolResult:
     )
 
 
-def _as_sender(context: Context) -> AbstractContextManager[None]:
+def _as_sender(context: Context) -> AbstractContextManager[object]:
     """Answer as the role of whoever sent this request, whoever opened its session.
 
     A session's own task keeps the context of the request that opened it.
