@@ -15,7 +15,7 @@ from llama_index.core.schema import MetadataMode, NodeRelationship, TextNode, Tr
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from catalog.core.errors import UnknownFieldError
-from catalog.library.document_lines import DocumentPlaces, cut_part
+from catalog.library.get import DocumentPlaces, cut_part
 from catalog.library.names import WHOLE
 from catalog.search_v2 import (
     AnswerQueryEngine,

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
-from catalog.library.document_lines import DocumentPlaces, cut_part
+from catalog.library.get import DocumentPlaces, cut_part
 from catalog.library.names import WHOLE
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths

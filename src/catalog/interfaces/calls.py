@@ -16,6 +16,7 @@ from catalog.core.agents import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerShape, Artifact
 from catalog.core.arguments import read_params
 from catalog.core.errors import InputError
+from catalog.core.ids import source_doc_id
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
@@ -28,8 +29,7 @@ from catalog.core.params import (
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
-from catalog.library.document_lines import DocumentLines
-from catalog.library.get import find_document, find_parts, read_part
+from catalog.library.get import DocumentLines, NamedPart, find_document, find_parts
 from catalog.library.health import describe_store
 from catalog.library.names import WHOLE, role_scope
 
@@ -121,18 +121,18 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
         notes.append(f"{len(missing) - _NAMED:,} more names match no document")
     remaining = MAX_TEXT_BYTES
     wanted = parts[: params.limit]
-    for at, (source_doc_id, part, told) in enumerate(wanted):
-        document = read_part(database, source_doc_id, part)
-        document = replace(document, notes=(*told, *document.notes))
+    for at, part in enumerate(wanted):
+        with database.read() as connection:
+            document = part.read(connection)
         size = _size(document)
         if size > params.max_bytes:
             reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
-            skipped.append(_skipped(source_doc_id, reason))
+            skipped.append(_skipped(part, reason))
         elif size > remaining:
             rest = wanted[at:]
             full = f"a reply has at most {MAX_TEXT_BYTES:,} bytes of text"
             reason = f"{full}: get this document separately"
-            skipped += [_skipped(other, reason) for other, *_ in rest]
+            skipped += [_skipped(other, reason) for other in rest]
             notes.append(f"{full}: get the {len(rest)} documents left out by their paths")
             break
         else:
@@ -144,9 +144,9 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     return {"documents": documents, "skipped": skipped, "notes": notes}
 
 
-def _skipped(source_doc_id: str, reason: str) -> dict[str, str]:
-    path = source_doc_id.partition(":")[2]
-    return {"source_doc_id": source_doc_id, "path": path, "reason": reason}
+def _skipped(part: NamedPart, reason: str) -> dict[str, str]:
+    name = source_doc_id(part.dataset, part.path)
+    return {"source_doc_id": name, "path": part.path, "reason": reason}
 
 
 def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:
@@ -158,8 +158,6 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
     if max_bytes is not None and _size(document) > max_bytes:
         document, note = _cut(replace(document, ending=""), max_bytes)
     notes = [*document.notes] if note is None else [note, *document.notes]
-    if document.others:
-        notes.append(f"other files of the same document: {', '.join(document.others)}")
     return document.to_dict() | {"notes": notes}
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from catalog.core.arguments import check_params, takes_self
@@ -85,36 +86,25 @@ class BrowseRequest:
     """A checked listing.
 
     ``visible`` is the filter on documents that the caller may see; ``conditions`` are the further
-    ones of the call, by the name to show. A blank query counts as no query. ``after`` and
-    ``before`` have a time zone. ``notes`` name the parameters that were cut. ``seen`` are the
-    documents of the caller's role.
+    ones of the call, by the name to show. A blank query counts as no query. ``notes`` name the
+    parameters that were cut. ``seen`` are the documents of the caller's role.
     """
 
     params: BrowseParams
     query: str | None
     visible: Filter | None
     conditions: dict[str, Filter]
-    after: datetime | None
-    before: datetime | None
+    dated: ColumnElement[bool] | None
     notes: tuple[str, ...]
     containing: tuple[str, ...]
     seen: Scope = ALL
 
-    @property
-    def is_dated(self) -> bool:
-        """Return whether there is a bound on dates."""
-        return self.after is not None or self.before is not None
-
     def within(self, dataset: DatasetNames) -> Restriction:
         """Return all conditions but the query and the dates."""
-        wanted = self.filter_of(*self.conditions)
-        return Restriction(dataset, self.seen, wanted, containing=self.containing)
-
-    def filter_of(self, *names: str) -> Filter | None:
-        """Return the visible filter with these conditions, ``None`` without any."""
-        parts = (self.visible, *(self.conditions[name] for name in names))
+        parts = (self.visible, *self.conditions.values())
         given = tuple(part for part in parts if part is not None)
-        return And(given) if given else None
+        wanted = And(given) if given else None
+        return Restriction(dataset, self.seen, wanted, containing=self.containing)
 
 
 def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
@@ -130,20 +120,19 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
         conditions["name"] = name_filter(storable(params.name))
     for tag in params.tags:
         conditions[f"tag {str(tag)[:_LONGEST]!r}"] = condition("tags", Op.ALL, [tag])
-    request = BrowseRequest(
+    containing = tuple(storable(str(phrase)) for phrase in params.containing)
+    if blank := [phrase for phrase in containing if not fts_words(phrase)]:
+        raise InputError(f"{blank[0]!r} has no word to search for")
+    after, before = read_bound("after", params.after), read_bound("before", params.before)
+    return BrowseRequest(
         params=params,
         query=query or None,
         visible=parse_filters(params.filters),
         conditions=conditions,
-        after=read_bound("after", params.after),
-        before=read_bound("before", params.before),
+        dated=dated_between(after, before) if after or before else None,
         notes=(cut,) if len(query) < len(text) else (),
-        containing=tuple(storable(str(phrase)) for phrase in params.containing),
+        containing=containing,
     )
-    for phrase in request.containing:
-        if not fts_words(phrase):
-            raise InputError(f"{phrase!r} has no word to search for")
-    return request
 
 
 def _cut(text: str, most: int) -> str:
@@ -188,15 +177,13 @@ class DocumentCatalog:
         with self._library.database.read() as connection:
             within = Restriction(dataset, seen, request.visible)
             check_filter_fields(connection, within, seen)
-            tags = [name for name in request.conditions if name.startswith("tag ")]
-            within = replace(within, filter=request.filter_of(*tags))
+            tags = {name: one for name, one in request.conditions.items() if name[:4] == "tag "}
             file_type = None if params.file_type is None else storable(params.file_type)
-            check_values(connection, within, file_type, seen)
-            visible = keep_whole(connection, within.datasets, request.visible, seen)
-            conditions = dict(request.conditions)
-            if name := keep_whole(connection, within.datasets, conditions.get("name"), seen):
-                conditions["name"] = name
-            request = replace(request, visible=visible, conditions=conditions)
+            to_check = replace(request, conditions=tags, containing=()).within(dataset)
+            check_values(connection, to_check, file_type, seen)
+            whole = partial(keep_whole, connection, within.datasets, seen=seen)
+            conditions = {name: whole(one) or one for name, one in request.conditions.items()}
+            request = replace(request, visible=whole(request.visible), conditions=conditions)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
             places = _find_places(connection, request.within(dataset), page)
@@ -245,8 +232,8 @@ def _find(
     Files of one recording count as one document; the last value has all of them.
     """
     allowed = allowed_documents(request.within(dataset))
-    if request.is_dated:
-        allowed = allowed & dated_between(request.after, request.before)
+    if request.dated is not None:
+        allowed = allowed & request.dated
     if not request.within(dataset).is_whole_dataset:
         allowed = materialize(connection, allowed)
     groups = find_groups(connection, dataset, allowed)
@@ -269,18 +256,11 @@ def _find_places(
     connection: Connection, within: Restriction, page: Sequence[int]
 ) -> dict[int, list[str]]:
     """Return references to the passages that contain the words, by document; empty without any."""
-    if not within.containing:
-        return {}
-    by_document = find_passages(connection, within, page)
+    by_document = find_passages(connection, within, page) if within.containing else {}
     first = [seq for seqs in by_document.values() for seq in seqs[:_PLACES]]
     passages = load_chunks(connection, within.dataset, first, damaged=[])
-    return {
-        document: [
-            refer_to(passages[seq].path, passages[seq].locator) if seq in passages else ""
-            for seq in seqs
-        ]
-        for document, seqs in by_document.items()
-    }
+    shown = {seq: refer_to(one.path, one.locator) for seq, one in passages.items()}
+    return {id_: [shown.get(seq, "") for seq in seqs] for id_, seqs in by_document.items()}
 
 
 def _entry(
@@ -316,24 +296,20 @@ def _find_hints(
         several = not isinstance(dataset, str)
         nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
         return (nothing if request.visible is None else "no document matches the filters",)
-    allowed = {
-        name: visible & allowed_documents(Restriction(dataset, filter=part))
-        for name, part in request.conditions.items()
-    }
+    parts = {name: Restriction(dataset, filter=one) for name, one in request.conditions.items()}
     for phrase in request.containing:
-        within = Restriction(dataset, containing=(phrase,))
-        allowed[f"contains {phrase[:_LONGEST]!r}"] = visible & allowed_documents(within)
-    if request.is_dated:
-        allowed["date"] = visible & dated_between(request.after, request.before)
-    is_met = {name: count_documents(connection, one, 1) > 0 for name, one in allowed.items()}
+        parts[f"contains {phrase[:_LONGEST]!r}"] = Restriction(dataset, containing=(phrase,))
+    allowed = {name: allowed_documents(one) for name, one in parts.items()}
+    if request.dated is not None:
+        allowed["date"] = request.dated
+    is_met = {name: count_documents(connection, visible & one, 1) for name, one in allowed.items()}
     if request.query is not None:
-        matches = find_documents(connection, dataset, request.query, visible)
-        is_met["query"] = bool(matches.scores)
+        is_met["query"] = len(find_documents(connection, dataset, request.query, visible).scores)
     if all(is_met.values()):
         return (f"{', '.join(is_met)}: each matches a document, but none matches all",)
     notes: dict[str, None] = {}
     for name in [name for name, met in is_met.items() if not met]:
-        hints = list(_hints_for(name, connection, dataset, request, visible))
+        hints = list(_hints_for(name, connection, request, visible))
         if not hints and len(is_met) > 1:
             hints = [f"nothing matches the {name} alone"]
         notes |= dict.fromkeys(hints)
@@ -341,16 +317,9 @@ def _find_hints(
 
 
 def _hints_for(
-    name: str,
-    connection: Connection,
-    dataset: DatasetNames,
-    request: BrowseRequest,
-    visible: ColumnElement[bool],
+    name: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[str]:
-    if name == "file type":
-        once = without_repeats(visible, find_groups(connection, dataset, visible))
-        yield f"file types: {_format(count_by_type(connection, once))}"
-    elif name.startswith("contains "):
+    if name.startswith("contains "):
         yield f"no passage {name}"
     elif name == "date":
         days = date_range(connection, visible)
@@ -362,28 +331,8 @@ def _hints_for(
             file = path.rpartition("/")[2]
             for form in (path, file, file.rpartition(".")[0] or file):
                 named.setdefault(form, []).append(path)
-        if near := _near(text or "", named):
+        if near := find_alike(text or "", named):
             yield f"similar names: {', '.join(near)}"
-    else:
-        tags = count_by_value(connection, visible, "tags")
-        if near := _near(name.removeprefix("tag ").strip("'\""), {tag: [tag] for tag in tags}):
-            yield f"similar tags: {', '.join(near)}"
-        yield f"tags: {_format(tags)}"
-
-
-def _format(counts: Mapping[str, int], order: Sequence[str] | None = None) -> str:
-    """Return the first values in this order, else in theirs, with their counts."""
-    order = list(counts) if order is None else order
-    shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
-    return ", ".join([*shown, *["…"][: len(order) > _MOST]]) or "none"
-
-
-def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
-    """Return the items with the names most similar to the wanted name, ignoring case."""
-    folded: dict[str, list[str]] = {}
-    for name, items in named.items():
-        folded.setdefault(name.casefold(), []).extend(items)
-    return find_alike(text.casefold(), folded)
 
 
 def check_values(
@@ -400,58 +349,56 @@ def check_values(
     that are not ``seen`` are ignored.
     """
     required = list(_required(within.filter))
-    unknown: list[tuple[Filter | None, str, object]] = [
+    given: list[tuple[Filter, str, object]] = [
         (part, part.field, part.value)
         for part in required
         if isinstance(part, Condition)
         and part.field in _FIELDS
         and part.op in _OPS
         and part.value != ()
-        and not _exists(connection, Restriction(within.dataset, seen, part))
     ]
     if file_type is not None:
-        by_type = file_type_filter(file_type)
-        if not _exists(connection, Restriction(within.dataset, seen, by_type)):
-            unknown.insert(0, (None, "file_type", file_type))
-    if not unknown or not _exists(connection, Restriction(within.dataset, seen)):
+        given.insert(0, (file_type_filter(file_type), "file_type", file_type))
+
+    def is_met(part: Filter | None) -> bool:
+        restriction = Restriction(within.dataset, seen, part)
+        known = known_seqs(connection, restriction)
+        if known is not None and known.size > 0:
+            return True
+        return count_documents(connection, allowed_documents(restriction), 1) > 0
+
+    unknown = [one for one in given if not is_met(one[0])]
+    if not unknown or not is_met(None):
         return
-    _, name, value = unknown[0]
-    unmet = [part for part, *_ in unknown]
-    rest = And(tuple(one for one in required if one not in unmet))
-    among = allowed_documents(replace(within, filter=rest if rest.parts else None))
+    unmet, field, value = [part for part, *_ in unknown], *unknown[0][1:]
+    rest = tuple(one for one in required if one not in unmet)
+    among = allowed_documents(replace(within, filter=And(rest) if rest else None))
     among = without_repeats(among, find_groups(connection, within.dataset, among))
-    counts = count_by_value(connection, among, name)
-    if counts:
-        raise UnknownValueError(_describe_unknown(name, value, counts))
+    if counts := count_by_value(connection, among, field):
+        raise UnknownValueError(_describe_unknown(field, value, counts))
 
 
 def _required(tree: Filter | None) -> Iterator[Filter]:
     """Yield the conditions that must all be true."""
     if isinstance(tree, And):
-        for part in tree.parts:
-            yield from _required(part)
+        yield from chain.from_iterable(map(_required, tree.parts))
     elif isinstance(tree, Condition) and tree.op is Op.ALL and isinstance(tree.value, tuple):
-        for value in tree.value:
-            yield Condition(tree.field, Op.EQ, value)
+        yield from (Condition(tree.field, Op.EQ, value) for value in tree.value)
     elif tree is not None:
         yield tree
-
-
-def _exists(connection: Connection, restriction: Restriction) -> bool:
-    known = known_seqs(connection, restriction)
-    if known is not None and known.size > 0:
-        return True
-    return count_documents(connection, allowed_documents(restriction), 1) > 0
 
 
 def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> str:
     one, several = _FIELDS[field]
     values = value if isinstance(value, tuple) else (value,)
     texts = [str(item)[:_LONGEST] for item in values]
-    order = list(dict.fromkeys((*_near(texts[0], {one: [one] for one in counts}), *counts)))
+    alike = find_alike(texts[0], {one: [one] for one in counts})
+    order = list(dict.fromkeys((*alike, *counts)))
+    shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
+    shown += ["…"] if len(order) > _MOST else []
     near = nearest_file_type(texts[0], counts) if field == "file_type" else None
     hint = f"did you mean {near!r}? " if near else ""
     return (
         f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {hint}{several}: "
-        f"{_format(counts, order)}"
+        f"{', '.join(shown)}"
     )

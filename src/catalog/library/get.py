@@ -1,31 +1,35 @@
-"""Find documents, and parts of them, by what people type or copy from an output."""
+"""Find documents, and parts of them, by what people type or copy from an output.
+
+A document is given line by line, counted in its citations' units: lines, cells, rows, pages,
+paragraphs, records or seconds. The map from its text to its file joins the maps of its passages.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import chain, product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.core.bounded_calls import check_time
+from catalog.core.documents import listed
 from catalog.core.errors import (
+    DamagedDocumentError,
     DocumentNotFoundError,
     DocumentReferenceError,
     InputError,
 )
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS, MAX_PATTERN_CHARS, MAX_PATTERNS, MAX_TEXT_BYTES
-from catalog.core.places import WITHIN, Unit
+from catalog.core.places import WITHIN, Places, Unit
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
-from catalog.library.document_lines import (
-    DocumentLines,
-    DocumentPlaces,
-    NumberedLine,
-    cut_part,
-)
+from catalog.ingest.chunking.boundaries import iter_lines, trim_end
 from catalog.library.names import (
+    AREA,
     DOCID,
     WHOLE,
     DocumentPart,
@@ -39,78 +43,329 @@ from catalog.store.chunks import (
     StoredDocument,
     find_by_path,
     list_dataset_names,
+    parse_places,
+    read_chunk_places,
 )
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import allowed_documents, list_source_ids
+from catalog.store.manifest import paths_of_files
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+_Span = tuple[int, int]
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+_AROUND = 15  # seconds before and after a linked one
+_CORNER = re.compile(r"([A-Z]{1,3})(\d{1,7})")
+_FENCED = re.compile(r"(?:```[^\n]*\n)?(.*?)(?:\n```[^\n]*)?", re.DOTALL)
 _SHOWN = 10  # names in a note
 _SUGGESTIONS = 5
 _ALIKE = 60  # percent of the letters
 _MAX_COMPARED = 256  # characters of a name sought
 
 
-@dataclass(frozen=True, slots=True)
-class NamedDocument:
-    """A named document: dataset, path and part of each of its files with text for the name.
+class NumberedLine(NamedTuple):
+    """A line of a document: the number where it begins in the file, and its least and greatest.
 
-    Without a place in the name, only the first file is given; ``joined`` describes the parts of
-    several files, ``total`` is the last line of a file of records.
+    They are ``None`` for a blank line of extracted text. ``cells`` are those of a workbook's row.
     """
 
-    pieces: Sequence[tuple[str, str, DocumentPart]]
-    others: tuple[str, ...] = ()
+    text: str
+    number: int | None = None
+    least: int | None = None
+    most: int | None = None
+    cells: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLines:
+    """A document, or a part of it, line by line.
+
+    Numbers count in ``unit``; ``total`` is the last one with text. ``ending`` is the line end after
+    the last line, if the part goes to the end of a document that has one. ``part`` is the requested
+    part, ``notes`` are remarks for the reader.
+    """
+
+    document: StoredDocument
+    lines: tuple[NumberedLine, ...]
+    total: int | None
+    unit: Unit = "line"
+    ending: str = ""
+    part: DocumentPart = WHOLE
     notes: tuple[str, ...] = ()
-    joined: str = ""
+
+    @property
+    def start(self) -> int | None:
+        """Return the least number of these lines."""
+        return min((line.least for line in self.lines if line.least is not None), default=None)
+
+    @property
+    def end(self) -> int | None:
+        """Return the greatest number of these lines."""
+        return max((line.most for line in self.lines if line.most is not None), default=None)
+
+    @property
+    def text(self) -> str:
+        """Return the lines as one text."""
+        return "\n".join(line.text for line in self.lines) + self.ending
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; ``line_…`` are lines of a file with lines, or of a cell.
+
+        A part requested by seconds is counted in whole seconds.
+        """
+        has_lines, seconds = self.unit == "line", self.part.seconds
+        lines = (self.start, self.end) if has_lines else self.part.lines or (None, None)
+        return {
+            "source_doc_id": self.document.source_doc_id,
+            "path": self.document.path,
+            "docid": self.document.docid,
+            "title": self.document.title,
+            "metadata": listed(self.document.metadata),
+            "unit": "time" if seconds else self.unit,
+            "start": seconds[0] if seconds else self.start,
+            "end": seconds[1] if seconds else self.end,
+            "total": None if seconds else self.total,
+            "line_start": lines[0],
+            "line_end": lines[1],
+            "lines_total": self.total if has_lines else None,
+            "numbers": [line.number for line in self.lines],
+            "cells": [line.cells for line in self.lines] if self.unit == "row" else [],
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlaces:
+    """The map of a whole document.
+
+    ``timed`` has the offsets and the seconds of its timed stretches, ``passages`` the seconds of
+    its passages.
+    """
+
+    places: Places
+    timed: Collection[tuple[int, int, float, float]] = ()
+    passages: Sequence[tuple[float, float]] = ()
+
+    def has_text_at(self, seconds: _Span) -> bool:
+        """Return whether something is said or shown in these seconds."""
+        return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
+
+    def passage_at(self, second: int) -> _Span:
+        """Return the first passage around this second, in whole seconds, or the second itself.
+
+        Of a passage that is longer, up to 15 seconds before and after it.
+        """
+        for first, last in self.passages:
+            if _is_within(first, last, (second, second)):
+                return max(int(first), second - _AROUND), min(int(last), second + _AROUND)
+        return second, second
+
+    @classmethod
+    def read(cls, connection: Connection, document: StoredDocument) -> DocumentPlaces:
+        """Join the passages' places; raise ``DamagedDocumentError`` for a damaged document."""
+        unit: Unit = "line"
+        steps: list[tuple[int, int, int | None, str]] = []
+        timed: dict[tuple[int, int, float, float], None] = {}
+        passages: list[tuple[float, float]] = []
+        covered = 0
+        try:
+            for row in read_chunk_places(connection, document.source_doc_id):
+                places, start = parse_places(row.places, row.page), row.start_offset
+                unit, own = places.unit, places.steps()
+                if unit in ("page", "slide"):
+                    breaks = (0, *json.loads(row.page_breaks or "[]"))
+                    own = ((at, row.page + count, None, "") for count, at in enumerate(breaks))
+                steps += (  # passages may share their ends
+                    (start + at, *step) for at, *step in own if start + at >= covered
+                )
+                cues = json.loads(row.cues or "[]")
+                for first, last, begin, end, *_ in cues:
+                    timed[start + first, start + last, begin, end] = None
+                if cues:
+                    passages.append((min(cue[2] for cue in cues), max(cue[3] for cue in cues)))
+                covered = max(covered, row.end_offset)
+        except _UNREADABLE as error:
+            raise DamagedDocumentError(document.source_doc_id, "a passage") from error
+        columns = zip(*steps, strict=True) if steps else ((), (), (), ())
+        return cls(Places(unit, *columns), timed, passages)
+
+
+def cut_part(
+    document: StoredDocument, of_file: DocumentPlaces, part: DocumentPart
+) -> DocumentLines:
+    """Return a part of a document, all of it for ``DocumentPart()``.
+
+    Raises ``DocumentReferenceError`` if the document has nothing there.
+    """
+    text, places = document.text, of_file.places
+    is_file = places.unit == "line" and not places.offsets
+    if is_file:
+        starts = tuple(line.start for line in iter_lines(text)) or (0,)
+        places = Places("line", starts, tuple(range(1, len(starts) + 1)))
+    elif places.unit == "time" and part.first is not None:
+        part = DocumentPart(seconds=(part.first, part.first if part.last is None else part.last))
+    spans = [(0, len(text))] if part == WHOLE else _spans(places, of_file, part, text)
+    if not spans:
+        raise DocumentReferenceError(_nothing_there(document, places, part))
+    lines: list[NumberedLine] = []
+    for start, end in spans:
+        number = places.number_at(start) or 1
+        for line in iter_lines(text[start : end if is_file else trim_end(text, start, end)]):
+            first, last = start + line.start, start + line.end
+            words = text[first:last]
+            if is_file:  # a number for each line, and there may be millions
+                lines.append(NumberedLine(words, number, number, number))
+                number += 1
+                continue
+            first += len(words) - len(words.lstrip())
+            span = None if first == last else places.numbers_of(first, last)
+            if span is None:
+                lines.append(NumberedLine(words))
+            else:
+                cells = places.cells_of(first, last) if places.unit == "row" else None
+                lines.append(NumberedLine(words, places.number_at(first), *span, cells))
+    has_ending = spans[-1][1] == len(text) > 1 and text.endswith(("\n", "\r"))
+    total, ending = max(places.numbers, default=None), "\n" if has_ending else ""
+    return DocumentLines(document, tuple(lines), total, places.unit, ending, part)
+
+
+def _spans(places: Places, of_file: DocumentPlaces, part: DocumentPart, text: str) -> list[_Span]:
+    """Return the ranges of the text in a part of the file, in order and disjoint."""
+    if (seconds := part.seconds) is not None:
+        found = [
+            (at, to) for at, to, first, last in of_file.timed if _is_within(first, last, seconds)
+        ]
+    else:
+        steps = zip(places.steps(), (*places.offsets[1:], len(text)), strict=True)
+        found = [(step[0], to) for step, to in steps if _holds(part, *step[1:])]
+    if part.lines is not None:  # a reader's fence is in the step of the line next to it
+        fenced = (_FENCED.fullmatch(text, at, trim_end(text, at, to)) for at, to in found)
+        found = [one.span(1) for one in fenced if one]
+    merged: list[_Span] = []
+    for start, end in sorted(found):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _is_within(first: float, last: float, seconds: _Span) -> bool:
+    """Return whether a stretch of time overlaps a range, and does not just touch it.
+
+    A clock drops fractions of a second. So the last second of a range counts as a whole one for a
+    stretch that ends in it, and for a range of one second.
+    """
+    begin, end = seconds
+    starts = first < end or last < end + 1 or (begin == end and first < end + 1)
+    return starts and (last > begin or first >= begin)
+
+
+def _holds(part: DocumentPart, number: int, line: int | None, area: str) -> bool:
+    """Return whether a part contains this number, line of that cell, or row of that area."""
+    if part.cells is not None:
+        return _overlaps(part.cells, number, area)
+    if part.lines is not None and (line is None or not part.lines[0] <= line <= part.lines[1]):
+        return False
+    is_after = part.first is None or number >= part.first
+    return is_after and (part.last is None or number <= part.last)
+
+
+def _overlaps(cells: str, row: int, area: str) -> bool:
+    """Return whether a row of an area, ``Costs!A:F``, has some of these cells."""
+    sheet, _, columns = area.rpartition("!")
+    if cells in (sheet, sheet.strip("'").replace("''", "'")):
+        return True
+    least, most = ((len(one), one) for one in columns.split(":"))
+    for found in re.finditer(AREA, cells):
+        name, _, corners = found[0].rpartition("!")
+        ends = [((len(one), one), int(at)) for one, at in _CORNER.findall(corners)]
+        (left, top), (right, bottom) = ends[0], ends[-1]
+        if name == sheet and top <= row <= bottom and left <= most and least <= right:
+            return True
+    return False
+
+
+def _nothing_there(document: StoredDocument, places: Places, part: DocumentPart) -> str:
+    if part.seconds is not None:
+        return f"{document.path} has no speech at that time"
+    if part.cells is not None:
+        sheets = ", ".join(dict.fromkeys(area.rpartition("!")[0] for area in places.areas))
+        return f"{document.path} has nothing in {part.cells}; its sheets are {sheets}"
+    if part.lines is not None:
+        return f"{document.path} has no text in those lines of {places.unit} {part.first}"
+    least, most = min(places.numbers), max(places.numbers)
+    asked = f"{1 if part.first is None else part.first}-{most if part.last is None else part.last}"
+    return f"{document.path} has {places.unit}s {least}-{most}, not {asked}"
+
+
+class NamedPart(NamedTuple):
+    """A part of a document, and notes on how its name was read."""
+
+    dataset: str
+    path: str
+    part: DocumentPart = WHOLE
+    notes: tuple[str, ...] = ()
+
+    def read(self, connection: Connection) -> DocumentLines:
+        """Return its lines; raise ``DocumentNotFoundError`` if the document has gone."""
+        document = find_by_path(connection, self.dataset, self.path)
+        if document is None:
+            raise DocumentNotFoundError(f"no document {self.path!r}")
+        lines = cut_part(document, DocumentPlaces.read(connection, document), self.part)
+        return replace(lines, notes=self.notes)
+
+
+class _Named(NamedTuple):
+    """A named document: the part of each of its files with text for the name, and its other files.
+
+    Without a place in the name, only the first file is shown. ``total`` is the last line of a file
+    of records.
+    """
+
+    parts: Sequence[NamedPart]
+    others: tuple[str, ...] = ()
     total: int | None = None
 
-    def lines(self, connection: Connection) -> DocumentLines:
+    def read(self, connection: Connection) -> DocumentLines:
         """Return its text, the parts of several files one after the other: 1,000 at most, or 10 MB.
 
         Records of one file are counted as one text. Of a recording's files only the seconds are
-        common to all. Raises ``DocumentNotFoundError`` if the first of them has gone.
+        common to all.
         """
-        parts: list[DocumentLines] = []
-        lines: list[NumberedLine] = []
-        size = 0
-        for dataset, path, part in self.pieces[: MAX_DOCUMENTS if self.joined else 1]:
-            document = find_by_path(connection, dataset, path)
-            if document is None:
-                raise DocumentNotFoundError(f"no document {path!r}", [])
-            parts.append(cut_part(document, DocumentPlaces.read(connection, document), part))
-            lines += (*([NumberedLine("")] if lines else ()), *parts[-1].lines)
-            size += len(parts[-1].text.encode())
+        read: list[DocumentLines] = []
+        size, parts = 0, self.parts[: 1 if self.parts[0].part == WHOLE else MAX_DOCUMENTS]
+        for part in parts:
+            read.append(part.read(connection))
+            size += len(read[-1].text.encode())
             if size > MAX_TEXT_BYTES:
                 break
-        if not parts:  # a damaged row of the store
-            raise DocumentNotFoundError("no document of that name can be read", [])
-        first, notes = parts[0], list(self.notes)
-        if len(parts) == 1:
+        first, *rest = read
+        others = f"other files of the same document: {', '.join(self.others)}"
+        notes = [*first.notes, *([others] if self.others else ())]
+        if not rest:
             total = first.total if self.total is None else self.total
-            return replace(first, total=total, others=self.others, notes=self.notes)
-        paths = [part.document.path for part in parts[1:]]
+            return replace(first, total=total, notes=tuple(notes))
+        what = "what is told of that time in" if self.total is None else "the records"
+        paths = [one.document.path for one in rest]
         more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-        notes.append(f"after blank lines, {self.joined} {', '.join(paths[:_SHOWN])}{more}")
-        if size <= MAX_TEXT_BYTES and len(parts) < len(self.pieces):
-            after = self.pieces[len(parts)][2].first
-            notes.append(
-                f"only the first {len(parts):,} of {len(self.pieces):,}; continue with line_start "
-                f"{after}"
-            )
+        notes.insert(0, f"after blank lines, {what} {', '.join(paths[:_SHOWN])}{more}")
+        if size <= MAX_TEXT_BYTES and len(read) < len(self.parts):
+            first_left = self.parts[len(read)].part.first
+            left = f"only the first {len(read):,} of {len(self.parts):,}"
+            notes.insert(1, f"{left}; continue with line_start {first_left}")
+        lines = tuple(chain(first.lines, *((NumberedLine(""), *one.lines) for one in rest)))
         if self.total is None:
-            lines = [line._replace(least=None, most=None) for line in lines]
-        unit: Unit = "time" if self.total is None else "record"
+            lines = tuple(line._replace(least=None, most=None) for line in lines)
         return replace(
             first,
-            lines=tuple(lines),
+            lines=lines,
             total=self.total,
-            unit=unit,
+            unit="time" if self.total is None else "record",
             ending="",
-            others=self.others,
             notes=tuple(notes),
         )
 
@@ -124,15 +379,12 @@ def find_document(
     line_end: int | None = None,
     seen: Scope = ALL,
 ) -> DocumentLines:
-    """Return the document a reference names: whole, or the lines given or after its last colon.
+    """Return the document a reference names, or the part that is given or told in the reference.
 
-    The place of a link, a citation or a passage's header counts the same; in a recording it is the
-    passage around its second. ``dataset`` names one or several to look in, ``None`` all. The name
-    of a file that several documents were made from returns the first of them; a time in a
-    recording, all that was said and shown then; lines of a file of records, the records there.
-    Lines that are given win over those in the reference; for a document without lines they are its
-    pages, cells, paragraphs or seconds. A document that is not ``seen`` is as one that is not
-    there. Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a
+    A link to a second means the passage around it, a time in a recording all that was said and
+    shown then, lines of a file of records the records there. ``line_start`` and ``line_end`` win
+    over the reference; in a document without lines they are its pages, cells, paragraphs or
+    seconds. Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a
     name that several documents share, and for a place beyond the end.
     """
     given, reference = DocumentPart(line_start, line_end), storable(reference)
@@ -145,43 +397,34 @@ def find_document(
             several = "; get takes one document, multi_get several" if "," in reference else ""
             raise DocumentNotFoundError(f"no document {name!r}{several}", _near(named, name))
         if len(found) > 1:
-            ids = ", ".join(f"{name}:{path}" for name, path, _ in (one.pieces[0] for one in found))
+            ids = ", ".join(f"{one.parts[0].dataset}:{one.parts[0].path}" for one in found)
             raise DocumentReferenceError(f"{reference!r} names several documents: {ids}")
-        return found[0].lines(connection)
+        return found[0].read(connection)
 
 
 def find_parts(
     database: Database, dataset: DatasetNames, patterns: Iterable[str], seen: Scope = ALL
-) -> tuple[list[tuple[str, DocumentPart, tuple[str, ...]]], list[DocumentNotFoundError]]:
-    """Return the ids of documents, the part of each that the patterns name, and notes on it.
-
-    The second list has an error with near misses for each pattern without a document.
+) -> tuple[list[NamedPart], list[DocumentNotFoundError]]:
+    """Return the parts of documents that the patterns name, and an error for each without any.
 
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
     then each file of a recording has its own part. Documents that are not ``seen`` are ignored.
-    Raises the same if no pattern has a document.
+    Raises an error with near misses if no pattern has a document.
     """
-    parts: dict[tuple[str, DocumentPart], tuple[str, ...]] = {}
+    parts: dict[tuple[str, str, DocumentPart], NamedPart] = {}
     missing: list[DocumentNotFoundError] = []
     with database.read() as connection:
         named = _names(connection, dataset, seen)
         for pattern, ids in _match_each(named, patterns):
-            parts |= {(id_, WHOLE): () for id_ in ids}
-            found = [] if ids else _find_named(named, pattern, WHOLE)
-            if not ids and not found:
+            found = [NamedPart(of, path) for of, _, path in (one.partition(":") for one in ids)]
+            for one in [] if ids else _find_named(named, pattern, WHOLE):
+                found += one.parts
+            if not found:
                 missing.append(_no_document(named, pattern))
-            for one in found:
-                parts |= {(f"{of}:{path}", part): one.notes for of, path, part in one.pieces}
+            parts |= {part[:3]: part for part in found}
     if missing and not parts:
-        raise missing[0] if len(missing) == 1 else _none_of(missing)
-    return [(*part, notes) for part, notes in parts.items()], missing
-
-
-def read_part(database: Database, source_doc_id: str, part: DocumentPart) -> DocumentLines:
-    """Return a part of a document; raise ``DocumentNotFoundError`` for an unknown id."""
-    with database.read() as connection:
-        dataset, _, path = source_doc_id.partition(":")
-        return NamedDocument([(dataset, path, part)]).lines(connection)
+        raise _none_of(missing)
+    return list(parts.values()), missing
 
 
 def resolve_documents(
@@ -195,18 +438,17 @@ def resolve_documents(
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    So does every other name (see :class:`~catalog.library.names.Names`); the name of an original
-    names all documents made from it. With ``whole`` any name includes those. A document that is not
-    ``seen`` is ignored. Raises :class:`DocumentNotFoundError` for a pattern without a document,
-    with near misses among the documents that ``near`` lets through, and :class:`InputError` for one
-    that cannot name any, such as ``!``, and for more than 100 that are no paths.
+    So does every other name (see :class:`~catalog.library.names.Names`). With ``whole`` any name
+    includes all documents made from the same original. Raises :class:`DocumentNotFoundError` for a
+    pattern without a document, with near misses among those that ``near`` lets through, and
+    :class:`InputError` for more than 100 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
         named = _names(connection, dataset, seen)
         for pattern, matches in _match_each(named, patterns):
             ids = matches or [
-                f"{names.dataset}:{path}" for names in named for path in names.resolve(pattern)
+                f"{one.dataset}:{path}" for one in named for path in one.resolve(pattern)
             ]
             if not ids:
                 raise _no_document(named, pattern, near)
@@ -215,6 +457,18 @@ def resolve_documents(
             wholes = (names.documents.whole_ids(source_doc_ids) for names in named)
             return list(chain.from_iterable(wholes))
     return list(source_doc_ids)
+
+
+def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
+    """Return the paths of exactly one document: by path, source or file, or by ``#docid``.
+
+    Raises :class:`InputError` if there is none, with near misses.
+    """
+    names = Names(connection, dataset)
+    paths = paths_of_files(connection, dataset, [names.own(name)]) or names.exactly(Reading(name))
+    if not paths:
+        raise DocumentNotFoundError(f"no document {name!r}", _near([names], names.own(name)))
+    return paths
 
 
 def _names(connection: Connection, dataset: DatasetNames | None, seen: Scope) -> list[Names]:
@@ -235,26 +489,22 @@ def _match_each(named: Sequence[Names], patterns: Iterable[str]) -> Iterator[tup
         dataset, _, path = pattern.partition(":")
         if any(names.dataset == dataset and path in names.paths for names in named):
             ids = [pattern]
-        if ids:
-            yield pattern, ids
-            continue
-        others += 1
-        if others > MAX_PATTERNS:
-            raise InputError(
-                f"at most {MAX_PATTERNS} patterns and #docids are allowed; give paths instead"
-            )
-        if len(pattern) > MAX_PATTERN_CHARS:
-            raise InputError(f"{len(pattern):,} characters are too many for a path or pattern")
-        check_time()
-        yield (
-            pattern,
-            [f"{names.dataset}:{path}" for names in named for path in _match(names, pattern)],
-        )
+        if not ids:
+            others += 1
+            if others > MAX_PATTERNS:
+                raise InputError(
+                    f"at most {MAX_PATTERNS} patterns and #docids are allowed; give paths instead"
+                )
+            if len(pattern) > MAX_PATTERN_CHARS:
+                raise InputError(f"{len(pattern):,} characters are too many for a path or pattern")
+            check_time()
+            ids = [f"{one.dataset}:{path}" for one in named for path in _match(one, pattern)]
+        yield pattern, ids
 
 
 def _match(names: Names, pattern: str) -> list[str]:
     """Return the paths of an original, or those that a docid or a glob matches."""
-    name = pattern.removeprefix(f"{names.dataset}:")
+    name = names.own(pattern)
     if DOCID.fullmatch(name) is not None:
         return names.exactly(Reading(name))
     if made := names.only_seen(names.documents.made_of(name)):
@@ -269,63 +519,53 @@ def _match(names: Names, pattern: str) -> list[str]:
     return list(found | dict.fromkeys(names.records(glob.matches)))
 
 
-def _find_named(named: Sequence[Names], reference: str, given: DocumentPart) -> list[NamedDocument]:
+def _find_named(named: Sequence[Names], reference: str, given: DocumentPart) -> list[_Named]:
     """Return the documents of that name; of several, those that have the place in it.
 
     A place that no document of that name can have is an error after a colon, and elsewhere a note
     on the whole document.
     """
-    ways, unfit = list(readings(reference)), list[tuple[Reading, list[StoredDocument]]]()
-    for is_exact in (True, False):
-        for way in ways:
-            records = None if is_exact else _find_records(named, way, given)
-            if records is not None:
-                return records
-            fitting: list[tuple[Names, NamedDocument]] = []
-            for names in named:
-                for files in _files_of(names, way, is_exact=is_exact):
-                    one = _cut_named(names, files, way, given, is_exact=is_exact)
-                    if one is not None:
-                        fitting.append((names, one))
-                    elif way.form != "sheet":  # else it may be an attachment that the mail lacks
-                        unfit.append((way, files))
-            if len(fitting) > 1:
-                fitting = [pair for pair in fitting if _has_text(*pair)] or fitting
-            if fitting:
-                return [one for _, one in fitting]
+    unfit: list[tuple[Reading, list[StoredDocument]]] = []
+    for is_exact, way in product((True, False), list(readings(reference))):
+        if not is_exact and (records := _find_records(named, way, given)):
+            return records
+        fitting: list[tuple[Names, _Named]] = []
+        for names in named:
+            for files in _files_of(names, way, is_exact=is_exact):
+                if one := _cut_named(names, files, way, given, is_exact=is_exact):
+                    fitting.append((names, one))
+                elif way.form != "sheet":  # else it may be an attachment that the mail lacks
+                    unfit.append((way, files))
+        if len(fitting) > 1:
+            fitting = [pair for pair in fitting if _has_text(*pair)] or fitting
+        if fitting:
+            return [one for _, one in fitting]
     for way, (first, *_) in unfit:
         if way.form == "colon":
             unit = DocumentPlaces.read(named[0].connection, first).places.unit
             told = f"{first.path} counts {unit}s: a part is {first.path}:12-20"
             raise DocumentReferenceError(told)
     note = f"the place in {reference!r} cannot be read, so this is the whole document"
-    return [_piece(files, WHOLE, (note,)) for way, files in unfit if way == unfit[0][0]]
+    return [_piece(files, WHOLE, note) for way, files in unfit if way == unfit[0][0]]
 
 
-def _find_records(
-    named: Sequence[Names], way: Reading, given: DocumentPart
-) -> list[NamedDocument] | None:
-    """Return the records at a place of a file of records, as one document for each file."""
-    found: list[NamedDocument] = []
-    is_of_records: Names | None = None
-    for names in named:
-        at_place = names.records_at(way, given)
-        if at_place is None:
-            continue
-        is_of_records = names
-        records, total = at_place
-        if records:
-            pieces = [(names.dataset, path, DocumentPart(line, line)) for path, line in records]
-            found.append(NamedDocument(pieces, joined="the records", total=total))
-    if is_of_records is not None and not found:
-        _refuse_whole(is_of_records, way.name.removeprefix(f"{is_of_records.dataset}:"))
-    return found if is_of_records else None
+def _find_records(named: Sequence[Names], way: Reading, given: DocumentPart) -> list[_Named]:
+    """Return the records at a place of a file of records, as one document for each file.
 
-
-def _refuse_whole(names: Names, file: str) -> None:
-    """Raise an error if the name is that of a file of several documents."""
-    paths = names.records(file.__eq__)
-    if paths:
+    Raises an error if there are none, or for a file of several documents without a place.
+    """
+    at_place = [(names, *found) for names in named if (found := names.records_at(way, given))]
+    documents = [
+        _Named(
+            [NamedPart(one.dataset, path, DocumentPart(at, at)) for path, at in records], (), total
+        )
+        for one, records, total in at_place
+        if total
+    ]
+    if at_place and not documents:
+        names = at_place[-1][0]
+        file = names.own(way.name)
+        paths = names.records(file.__eq__)
         one_of = f"{file}:12 is the one in line 12, {file}:12-20 those of these lines"
         kind = "records"
         if WITHIN in paths[0]:
@@ -333,15 +573,12 @@ def _refuse_whole(names: Names, file: str) -> None:
         raise DocumentReferenceError(
             f"{file} has {len(paths):,} {kind}: {one_of}, multi_get {file} returns all"
         )
+    return documents
 
 
 def _files_of(names: Names, way: Reading, *, is_exact: bool) -> Iterator[list[StoredDocument]]:
     """Yield the files of each document with that name, the first to show first."""
     paths = names.exactly(way) if is_exact else names.otherwise(way)
-    own = way.name.removeprefix(f"{names.dataset}:")
-    is_file = not is_exact and way.form not in ("sheet", "title")
-    if paths and is_file and not names.documents.named(own):
-        _refuse_whole(names, own)
     while paths:
         whole = () if is_exact else names.only_seen(names.documents.whole(paths[:1]))
         in_order = dict.fromkeys((paths[0], *whole))
@@ -359,7 +596,7 @@ def _cut_named(
     given: DocumentPart,
     *,
     is_exact: bool,
-) -> NamedDocument | None:
+) -> _Named | None:
     """Return the place of the document with these files; ``None`` if it cannot have it.
 
     A time is that of all its files, or of the passage around it; any other place that of the first
@@ -381,26 +618,23 @@ def _cut_named(
             around = (one.passage_at(seconds[0]) for _, one in read if one.has_text_at(seconds))
             seconds = next(around, seconds)
         telling = [file for file, one in read if one.has_text_at(seconds)] or [files[0]]
-        return NamedDocument(
-            [(file.dataset, file.path, DocumentPart(seconds=seconds)) for file in telling],
-            others=tuple(file.path for file in files if file not in telling),
-            joined="what is told of that time in",
-        )
+        at = DocumentPart(seconds=seconds)
+        others = tuple(file.path for file in files if file not in telling)
+        parts = [NamedPart(file.dataset, file.path, at) for file in telling]
+        return _Named(parts, others)
     return None
 
 
-def _piece(
-    files: Sequence[StoredDocument], part: DocumentPart, notes: tuple[str, ...] = ()
-) -> NamedDocument:
+def _piece(files: Sequence[StoredDocument], part: DocumentPart, *notes: str) -> _Named:
     """Return the part of the first of a document's files, or the whole of all."""
     told = files if part == WHOLE else files[:1]
-    pieces = [(file.dataset, file.path, part) for file in told]
-    return NamedDocument(pieces, tuple(file.path for file in files[1:]), notes)
+    parts = [NamedPart(file.dataset, file.path, part, notes) for file in told]
+    return _Named(parts, tuple(file.path for file in files[1:]))
 
 
-def _has_text(names: Names, named: NamedDocument) -> bool:
+def _has_text(names: Names, named: _Named) -> bool:
     try:
-        return bool(named.lines(names.connection).lines)
+        return bool(named.read(names.connection).lines)
     except DocumentReferenceError:
         return False
 
@@ -444,12 +678,16 @@ def _near(named: Sequence[Names], name: str, within: Restriction | None = None) 
 
 
 def find_alike(text: str, by_name: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return up to five of the items whose names are most like the text, in the same case."""
+    """Return up to five of the items whose names are most like the text, in any case."""
     from rapidfuzz import fuzz, process
 
-    text = text[:_MAX_COMPARED]
     near = process.extract(
-        text, by_name.keys(), scorer=fuzz.ratio, score_cutoff=_ALIKE, limit=_SUGGESTIONS
+        text[:_MAX_COMPARED],
+        by_name.keys(),
+        scorer=fuzz.ratio,
+        processor=str.casefold,
+        score_cutoff=_ALIKE,
+        limit=_SUGGESTIONS,
     )
     items = (item for name, *_ in near for item in by_name[name])
     return list(dict.fromkeys(items))[:_SUGGESTIONS]

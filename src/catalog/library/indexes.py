@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -20,7 +20,7 @@ from catalog.store.database import EngineSetup
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.engine_types import Hit, Hits, Spread
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
+from catalog.store.lexical import get_lexical_engine
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
 from catalog.store.vectors.base import POINTS_LOCK
 
@@ -49,7 +49,7 @@ class Indexes:
         self._several: LRUCache[tuple[str, tuple[str, ...]], LexicalEngine] = LRUCache(_JOINED)
         self._vector: dict[tuple[str, str], VectorEngine] = {}
         self._samples: dict[str, VectorSample] = {}
-        self._lock = Lock()
+        self._lock = RLock()
 
     def folder(self, dataset: str) -> Path:
         """Return the folder of the dataset's derived indexes, which may be deleted at any time."""
@@ -57,24 +57,22 @@ class Indexes:
 
     def lexical(self, dataset: DatasetNames, name: str | None = None) -> LexicalEngine:
         """Return the engine of that name, or the configured one; one for several datasets."""
-        name = name or self._settings.rag_v2.lexical_engine
-        if not isinstance(dataset, str):
-            return self._joined(dataset, name)
+        rag = self._settings.rag_v2
+        name = name or rag.lexical_engine
         with self._lock:
+            if not isinstance(dataset, str):
+                engine = self._several.get((name, dataset))
+                if engine is None:
+                    first, *others = [self.lexical(one, name) for one in dataset]
+                    engine = first.join(others)
+                    self._several.put((name, dataset), engine)
+                return engine
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
-                rag = self._settings.rag_v2
-                engine = get_lexical_engine(name, self._database, dataset, folder, rag=rag)
-                self._lexical[name, dataset] = engine
+                self._lexical[name, dataset] = get_lexical_engine(
+                    name, self._database, dataset, folder, rag=rag
+                )
             return self._lexical[name, dataset]
-
-    def _joined(self, datasets: tuple[str, ...], name: str) -> LexicalEngine:
-        engine = self._several.get((name, datasets))
-        if engine is None:
-            first, *others = [self.lexical(dataset, name) for dataset in datasets]
-            engine = first.join(others)
-            self._several.put((name, datasets), engine)
-        return engine
 
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
         """Return the vector engine of that name, or the configured one.
@@ -100,24 +98,20 @@ class Indexes:
         These are the folders of its indexes, and its collections on the servers of the engines that
         are set.
         """
-        rag = self._settings.rag_v2
+        rag, v1 = self._settings.rag_v2, self._settings.home / "v1"
         in_folder = {"flat", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
-        for get, is_on_server in (
-            (self.lexical, rag.lexical_engine != "bm25"),
-            (self.vector, rag.vector_engine not in in_folder),
-        ):
-            try:
-                if is_on_server:
-                    get(dataset).refresh()
-            except CatalogError as error:
-                yield f"the part on a server stays: {error}"
-        self._forget(dataset)
-        folder, stock = self.folder(dataset), self._settings.home / "v1"
-        rag = self._settings.rag_v2
-        words = {"bm25", rag.lexical_engine}.difference(LEXICAL_ENGINES[1:])
-        names = {*VECTOR_ENGINES, rag.vector_engine, *words}
+        try:  # engines without a folder drop what their server has of no dataset
+            if rag.lexical_engine != "bm25":
+                self.lexical(dataset).refresh()
+            if rag.vector_engine not in in_folder:
+                self.vector(dataset).refresh()
+        except CatalogError as error:
+            yield f"the part on a server stays: {error}"
+        self._close(dataset)
+        folder = self.folder(dataset)
+        names = {*VECTOR_ENGINES, rag.vector_engine, "bm25", rag.lexical_engine}
         locks = {folder / name: folder / name / POINTS_LOCK for name in names}
-        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # the v1 index has texts
+        locks[v1 / dataset] = v1 / f".{dataset}.lock"  # the v1 index has texts
         for index in (folder, *locks):
             if index.is_symlink():
                 yield f"{index} was a link to {index.resolve()}: its target stays"
@@ -134,18 +128,6 @@ class Indexes:
                 yield f"an index stays: cannot remove {describe_os_error(index, error)}"
         with suppress(OSError):  # somebody else's file may be in it
             folder.rmdir()
-
-    def _forget(self, dataset: str) -> None:
-        """Close the engines of the dataset, and those over several datasets."""
-        with self._lock:
-            self._several.clear()
-            self._samples.pop(dataset, None)
-            lexical = [self._lexical.pop(key) for key in [*self._lexical] if key[1] == dataset]
-            vector = [self._vector.pop(key) for key in [*self._vector] if key[1] == dataset]
-        for words in lexical:
-            words.close()
-        for points in vector:
-            points.close()
 
     def require_model(self) -> None:
         """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` like :meth:`vector`.
@@ -182,14 +164,18 @@ class Indexes:
 
     def close(self) -> None:
         """Release files and locks; safe to call twice."""
+        self._close(None)
+
+    def _close(self, dataset: str | None) -> None:
+        """Close the engines of the dataset, or all; and those over several datasets."""
         with self._lock:
-            engines: list[LexicalEngine | VectorEngine] = [
-                *self._lexical.values(),
-                *self._vector.values(),
-            ]
-            self._lexical.clear()
             self._several.clear()
-            self._vector.clear()
-            self._samples.clear()
+            engines: list[LexicalEngine | VectorEngine] = []
+            kept: tuple[dict[tuple[str, str], Any], ...] = self._lexical, self._vector
+            for opened in kept:
+                names = [key for key in opened if dataset in (None, key[1])]
+                engines += [opened.pop(key) for key in names]
+            for one in [one for one in self._samples if dataset in (None, one)]:
+                del self._samples[one]
         for engine in engines:
             engine.close()

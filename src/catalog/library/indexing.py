@@ -28,11 +28,11 @@ from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
+from catalog.library.get import find_named
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexes import Indexes
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
-from catalog.library.names import find_named
 from catalog.library.useless_legs import refresh_agreement
 from catalog.store import embedding_cache
 from catalog.store.backup import remove_stale_drafts

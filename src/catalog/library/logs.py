@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -93,7 +92,7 @@ class QueryLog:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
-        self._waiting: deque[LogEntry] = deque()
+        self._waiting: list[LogEntry] = []
         self._writing = Lock()
         self._is_warned = False
 
@@ -130,36 +129,35 @@ class QueryLog:
                 role = params.role if params.role in self._settings.answers.levels() else None
                 entry = LogEntry(asked_at, verb, edge, query=words, role=role, **told)
                 if is_logged:
-                    self._waiting.append(entry)
-                    self._write()
+                    self._write(entry)
                 if self.observer is not None:
                     self.observer(entry)
 
     def close(self) -> None:
         """Write the waiting entries; they are lost if that fails."""
-        self._write(is_last=True)
+        self._write()
 
-    def _write(self, *, is_last: bool = False) -> None:
-        """Write the waiting entries, and drop some that are too old or too many."""
+    def _write(self, *new: LogEntry) -> None:
+        """Write the waiting and new entries, and drop some that are too old or too many."""
         log = self._settings.log
         with self._writing:
-            if not (some := list(self._waiting)):
+            self._waiting += new
+            if not self._waiting:
                 return
             try:
                 with self._database.write(wait=False) as connection:
-                    add_entries(connection, some, keep_text=log.query_text)
+                    add_entries(connection, self._waiting, keep_text=log.query_text)
                     before = time.time() - log.days * _DAY
                     drop_old_entries(connection, before=before, at_most=log.entries)
             except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
-                can_wait = isinstance(error, StoreBusyError) and len(some) < _MOST_WAITING
-                if can_wait and not is_last:
+                lost = len(self._waiting)
+                if new and lost < _MOST_WAITING and isinstance(error, StoreBusyError):
                     return
-                lost = "%d questions are missing from the log (catalog logs): %s"
                 if not self._is_warned:  # the cause usually lasts
-                    _log.warning(lost, len(some), error)
+                    told = "%d questions are missing from the log (catalog logs): %s"
+                    _log.warning(told, lost, error)
                 self._is_warned = True
-            for _ in some:
-                self._waiting.popleft()
+            self._waiting.clear()
 
 
 def _question(params: SearchParams | AskParams | GenerateParams) -> tuple[str, str]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from catalog.core.documents import Locator, MetadataScalar
 from catalog.core.errors import InputError
@@ -26,7 +25,6 @@ from catalog.core.text import storable
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
     DocumentNames,
-    Member,
     list_addresses,
     list_titles,
     live_documents,
@@ -49,27 +47,25 @@ UNLABELLED = "unlabelled"
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
 _MAX_PLACE = 2000  # characters of the place at the end of a name
-_SECONDS = ("t", "start")  # parameters of an address that say when to begin
 _HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
 _RANK = re.compile(r"^\[\d{1,4}\] ")
 _AFTER_TITLE, _MAX_TITLES = " — ", 5
 _NUMBERS = r"\d{1,18}(?::\d{1,18}){0,2}"
 _COLONS = re.compile(rf":(?:t=)?({_NUMBERS})(?:-({_NUMBERS}))?$")
 _LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
+_LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _CLOCK = r"\d{1,9}(?::\d\d){1,2}"
 AREA = r"(?:'(?:[^']|''){1,99}+'|[\w.]{1,99}+)![A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?"
-_SHOWN = (
-    rf"(?:t=(?P<clock>{_CLOCK})|(?P<from>{_CLOCK})(?:-(?P<to>{_CLOCK}))?"
+_PLACE = re.compile(
+    rf"(?:,? (?:(?:t=)?(?P<from>{_CLOCK})(?:-(?P<to>{_CLOCK}))?"
     r"|(?P<unit>page|slide|line|cell|paragraph|record)s? "
     r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
     r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
     r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?"
     r"(?: of (?P<file>[^\[\]]{1,1000}))?)"
+    rf"| › (?P<cells>{AREA}(?:, {AREA})*+))$"
 )
-_CELLS = rf" › (?P<cells>{AREA}(?:, {AREA})*+)"
-_CITED = re.compile(rf"(?:, {_SHOWN}|{_CELLS})$")
-_HEADED = re.compile(rf"(?: {_SHOWN}|{_CELLS})$")
 _SHEET = re.compile(r" › ([^›]++)$")
 _WORD = re.compile(r"\w+")
 _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
@@ -102,9 +98,9 @@ WHOLE = DocumentPart()
 class Reading:
     """One way to read a reference: a name, and the part that is meant, by the unit that it counts.
 
-    A place after a colon fits any unit; ``second`` is what it is in a document named other than by
-    its path. ``moment`` is a second that means the passage around it. ``parts`` is ``None`` without
-    a place, and empty for one that cannot be read. A ``title`` is cited, so it is no path.
+    A place after a colon fits ``any`` unit; ``second`` is what it is in a document named other than
+    by its path. ``moment`` is a second that means the passage around it. ``parts`` is ``None``
+    without a place, and empty for one that cannot be read. A ``title`` is cited, so it is no path.
     """
 
     name: str
@@ -124,68 +120,61 @@ def readings(reference: str) -> Iterator[Reading]:
     ends = (line.split(_AFTER_TITLE, at)[at] for at in titles)
     for form in dict.fromkeys((bare, *ends, unquote(bare))):
         yield Reading(form)
-        cited = _CITATION.fullmatch(form)
-        if cited is not None:
-            yield from _read_citation(cited[1])
+        if cited := _CITATION.fullmatch(form):
+            yield from _read_shown(cited[1], is_cited=True)
             continue
         if colon := _COLONS.search(form):
-            start = colon[1].split(":")
-            last = tuple(map(int, colon[2].split(":"))) if colon[2] else ()
+            start, last = colon[1].split(":"), colon[2].split(":") if colon[2] else []
             for at in range(len(start)):
                 name = ":".join((form[: colon.start()], *start[:at]))
-                yield Reading(name, "colon", _counted(tuple(map(int, start[at:])), last))
+                yield Reading(name, "colon", _counted(start[at:], last))
         if "://" in form or "#" in form[1:]:
-            yield _read_link(form)
-        yield from _read_header(form)
+            name = without_seconds(form) if "://" in form else form.rpartition("#")[0]
+            parts = _linked(form)
+            yield Reading(name, "shown", parts if parts or "#" in form else None)
+        yield from _read_shown(form)
 
 
-def _counted(start: tuple[int, ...], last: tuple[int, ...]) -> dict[str, DocumentPart]:
+def _counted(start: list[str], last: list[str]) -> dict[str, DocumentPart]:
     """Return the parts that numbers after a colon may mean."""
     if len(start) == 1 and len(last) < 2:
-        ends = start[0], (last or start)[0]
+        ends = int(start[0]), int((last or start)[0])
         return {"any": DocumentPart(*ends), "second": DocumentPart(seconds=ends)}
-    parts = {"time": DocumentPart(seconds=(read_clock(start), read_clock(last or start)))}
+    parts = {"time": DocumentPart(seconds=(_seconds(start), _seconds(last or start)))}
     if len(start) == 2 and len(last) < 2:
-        parts["cell"] = DocumentPart(start[0], start[0], lines=(start[1], (last or start[1:])[0]))
+        cell, line, line_end = map(int, (*start, (last or start[1:])[0]))
+        parts["cell"] = DocumentPart(cell, cell, lines=(line, line_end))
     return parts
 
 
-def _read_link(form: str) -> Reading:
-    linked = _LINKED.search(form)
-    parts: dict[str, DocumentPart] | None = {}
-    if linked is not None:
-        at = int(linked[2]), int(linked[2])
-        parts = (
-            {"page": DocumentPart(*at)}
-            if linked[1] == "page"
-            else {"moment": DocumentPart(seconds=at)}
-        )
-    if "://" not in form:
-        return Reading(form.rpartition("#")[0], "shown", parts)
-    return Reading(without_seconds(form), "shown", parts if parts or "#" in form else None)
+def _linked(address: str) -> dict[str, DocumentPart]:
+    """Return the part that a link tells: a page, a second, or lines as on code hosts."""
+    if lines := _LINES.search(address):
+        return {"line": DocumentPart(int(lines[1]), int(lines[2] or lines[1]))}
+    if not (linked := _LINKED.search(address)):
+        return {}
+    at = int(linked[2]), int(linked[2])
+    is_page = linked[1] == "page"
+    return {"page": DocumentPart(*at)} if is_page else {"moment": DocumentPart(seconds=at)}
 
 
-def _read_citation(cited: str) -> Iterator[Reading]:
-    shown = _CITED.search(cited[-_MAX_PLACE:])
-    parts = {} if shown is None else _shown_parts(shown)
-    if shown is not None and shown["file"]:
-        yield Reading(shown["file"], "shown", parts)
-    yield Reading(cited, "title")
-    for mark in (", ", " › "):  # what follows one: headings and a place
-        name = cited
-        for _ in range(cited.count(mark, -_MAX_PLACE)):
-            name = name.rpartition(mark)[0]
-            yield Reading(name, "title", parts)
-
-
-def _read_header(form: str) -> Iterator[Reading]:
+def _read_shown(form: str, *, is_cited: bool = False) -> Iterator[Reading]:
+    """Yield the readings of a citation, or of a passage's header."""
     end = form[-_MAX_PLACE:]
-    if shown := _HEADED.search(end):
-        parts = _shown_parts(shown)
-        if shown["file"]:
-            yield Reading(shown["file"], "shown", parts)
+    shown, sheet = _PLACE.search(end), _SHEET.search(end)
+    parts = _shown_parts(shown) if shown else {}
+    if shown and shown["file"]:
+        yield Reading(shown["file"], "shown", parts)
+    if is_cited:
+        yield Reading(form, "title")
+        for mark in (", ", " › "):  # what follows one: headings and a place
+            name = form
+            for _ in range(form.count(mark, -_MAX_PLACE)):
+                name = name.rpartition(mark)[0]
+                yield Reading(name, "title", parts)
+    elif shown:
         yield Reading(form[: shown.start() - len(end)], "shown", parts)
-    elif sheet := _SHEET.search(end):
+    elif sheet:
         name = form[: sheet.start() - len(end)]
         yield Reading(name, "sheet", {"row": DocumentPart(cells=sheet[1])})
 
@@ -194,8 +183,8 @@ def _shown_parts(shown: re.Match[str]) -> dict[str, DocumentPart]:
     if shown["cells"]:
         return {"row": DocumentPart(cells=shown["cells"])}
     if shown["unit"] is None:
-        clocks = (shown["clock"] or shown["from"], shown["to"] or shown["clock"] or shown["from"])
-        begin, end = (read_clock(map(int, one.split(":"))) for one in clocks)
+        clocks = shown["from"].split(":"), (shown["to"] or shown["from"]).split(":")
+        begin, end = map(_seconds, clocks)
         return {"moment" if begin == end else "time": DocumentPart(seconds=(begin, end))}
     numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
     first, last = map(int, numbers.split("-"))
@@ -204,9 +193,9 @@ def _shown_parts(shown: re.Match[str]) -> dict[str, DocumentPart]:
     return {shown["unit"]: DocumentPart(first, last, lines=lines)}
 
 
-def read_clock(clock: Iterable[int]) -> int:
+def _seconds(clock: Iterable[str]) -> int:
     """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
-    return reduce(lambda seconds, number: 60 * seconds + number, clock)
+    return reduce(lambda seconds, number: 60 * seconds + int(number), clock, 0)
 
 
 def without_marks(reference: str) -> str:
@@ -221,14 +210,9 @@ def without_marks(reference: str) -> str:
         return name
     dataset, _, path = name.removeprefix(URI_SCHEME).partition("/")
     try:
-        return storable(f"{unquote_uri(dataset)}:{unquote_uri(path)}")
+        return storable(":".join(unquote(one, errors="surrogatepass") for one in (dataset, path)))
     except UnicodeError:
         return name
-
-
-def unquote_uri(text: str) -> str:
-    """Decode a part of a resource's URI; raise ``UnicodeError`` for bytes that are not text."""
-    return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
 
 
 def without_seconds(address: str) -> str:
@@ -239,24 +223,23 @@ def without_seconds(address: str) -> str:
         url = urlsplit(address)
     except ValueError:
         return address
-    query = [(name, value) for name, value in parse_qsl(url.query) if name not in _SECONDS]
+    query = [pair for pair in parse_qsl(url.query) if pair[0] not in ("t", "start")]
     return url._replace(query=urlencode(query), fragment="").geturl()
 
 
-def refer_to(path: str, locator: Locator) -> str:
+def refer_to(path: str, at: Locator) -> str:
     """Return the reference to a part of a document: ``notes.md:3-9``, ``talk.srt:0:14-0:20``."""
-    if locator.cells is not None:
-        return f"{path} › {locator.cells}"
-    if locator.time_start is not None and locator.page is None:
-        ends = (locator.time_start, locator.time_end or locator.time_start)
-        return f"{path}:{'-'.join(map(format_clock, ends))}"
-    if locator.start is None:
+    if at.cells is not None:
+        return f"{path} › {at.cells}"
+    if at.time_start is not None and at.page is None:
+        return f"{path}:{format_clock(at.time_start)}-{format_clock(at.time_end or at.time_start)}"
+    if at.start is None:
         return path
-    cell = ""
-    first, last = locator.start, locator.end
-    if locator.unit == "cell" and locator.line_start is not None:
-        cell, first, last = f"{first}:", locator.line_start, locator.line_end
-    return f"{path}:{cell}{first}" + (f"-{last}" if last not in (None, first) else "")
+    if at.unit == "cell" and at.line_start is not None:
+        path, first, last = f"{path}:{at.start}", at.line_start, at.line_end
+    else:
+        first, last = at.start, at.end
+    return f"{path}:{first}" if last in (None, first) else f"{path}:{first}-{last}"
 
 
 class Names:
@@ -276,11 +259,7 @@ class Names:
 
     @cached_property
     def _record_files(self) -> list[str]:
-        files = list_record_files(self.connection, self.dataset)
-        if self._seen.is_all:
-            return files
-        paths = partial(paths_of_files, self.connection, self.dataset)
-        return [file for file in files if self.only_seen(paths([file]))]
+        return list_record_files(self.connection, self.dataset)
 
     @cached_property
     def _by_title(self) -> Mapping[str, list[str]]:
@@ -297,9 +276,8 @@ class Names:
         place in the reference matters in a file of records alone, where it names the record.
         """
         ways = [one for one in readings(reference) if one.form != "sheet"]
-        for way in ways:
-            if paths := self.exactly(way):
-                return paths
+        if paths := next(filter(None, map(self.exactly, ways)), None):
+            return paths
         for way in ways:
             records = self.records_at(way)
             if records is not None:  # none in these lines: the other records are not meant
@@ -310,22 +288,21 @@ class Names:
 
     def exactly(self, reading: Reading) -> list[str]:
         """Return the paths of the documents with this path, id or docid."""
-        name = self._own(reading.name)
+        name = self.own(reading.name)
         if reading.form == "title" or not name:
             return []
-        docid = DOCID.fullmatch(name)
-        if docid is not None:
+        if docid := DOCID.fullmatch(name):
             found = find_by_docid(self.connection, docid[1], self.dataset)
             if paths := self.only_seen(document.path for document in found):
                 return paths
-        return [name] if self._live([f"{self.dataset}:{name}"]) else []
+        is_live = live_documents(self.connection, [f"{self.dataset}:{name}"])
+        return self.only_seen([name]) if is_live else []
 
     def otherwise(self, reading: Reading) -> list[str]:
         """Return the paths of the documents that have the name other than as their path."""
-        name, found = self._own(reading.name), list[str]()
+        name, found = self.own(reading.name), list[str]()
         if reading.form != "title":
             found = [member.path for member in self.documents.named(name)]
-            found = found or self.records(name.__eq__)
         if not found and "://" in name:
             found = self.documents.whole(self._by_address.get(name, ()))
         if not found and name:
@@ -335,32 +312,27 @@ class Names:
     def records_at(
         self, reading: Reading, given: DocumentPart = WHOLE
     ) -> tuple[list[tuple[str, int]], int] | None:
-        """Return path and line of the records at a place of a file of records, and its last line.
+        """Return path and line of the records at a place of a file, and the file's last line.
 
-        The place is the given or the read one. ``None`` without one, or if the file is no such.
+        The place is the given or the read one; without any these are all records, in line 0.
+        ``None`` if that is no file of records, and no records if there are none at the place.
         """
-        if given == WHOLE and not reading.parts:
+        name, parts = self.own(reading.name), reading.parts or {}
+        is_name = reading.form not in ("title", "sheet") and not self.exactly(reading)
+        every = self.records(name.__eq__) if is_name else []
+        if not every:
             return None
-        name, parts = self._own(reading.name), reading.parts or {}
-        files = [file for file in self._record_files if name in (file, _without_folder(file))]
-        if not files or reading.form == "title" or self.exactly(reading):
-            return None
-        part = (
-            parts.get("record") or parts.get("any") or DocumentPart(0, 0)
-            if given == WHOLE
-            else given
-        )
-        for file in files:
-            found = [
-                (path, line)
-                for path, line in paths_of_records(
-                    self.connection, self.dataset, file, part.first or 1, None
-                )
-                if self._seen.allows(f"{self.dataset}:{path}")
-            ]
-            within = [one for one in found if part.last is None or one[1] <= part.last]
-            if within:
-                return within, found[-1][1]
+        if given == WHOLE and not parts:
+            return [(path, 0) for path in every], 0
+        part = parts.get("record") or parts.get("any") or DocumentPart(0, 0)
+        part = part if given == WHOLE else given
+        for file in self._record_files:
+            if name not in (file, _without_folder(file)):
+                continue
+            records = paths_of_records(self.connection, self.dataset, file, part.first or 1, None)
+            seen = [one for one in records if self._seen.allows(f"{self.dataset}:{one[0]}")]
+            if within := [one for one in seen if part.last is None or one[1] <= part.last]:
+                return within, seen[-1][1]
         return [], 0
 
     def only_seen(self, paths: Iterable[str]) -> list[str]:
@@ -373,16 +345,13 @@ class Names:
         Each may be a document with its own path; only JSON Lines files and mails have several.
         """
         files = [
-            file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
+            one for one in self._record_files if is_named(one) or is_named(_without_folder(one))
         ]
         found = paths_of_files(self.connection, self.dataset, files) if files else []
         return self.only_seen(found)
 
-    def _live(self, source_doc_ids: Iterable[str]) -> set[str]:
-        live = live_documents(self.connection, source_doc_ids)
-        return {one for one in live if self._seen.allows(one)}
-
-    def _own(self, name: str) -> str:
+    def own(self, name: str) -> str:
+        """Return a name without the dataset before it."""
         return name.removeprefix(f"{self.dataset}:")
 
     def keep_whole(self, tree: Filter) -> Filter:
@@ -392,33 +361,30 @@ class Names:
         :data:`~catalog.core.filters.WORD_FIELDS` every value with the words.
         """
         match tree:
-            case And():
-                return And(tuple(map(self.keep_whole, tree.parts)))
-            case Or():
-                return Or(tuple(map(self.keep_whole, tree.parts)))
+            case And() | Or():
+                return type(tree)(tuple(map(self.keep_whole, tree.parts)))
             case Not():
                 return Not(self.keep_whole(tree.part))
         if tree.field in WORD_FIELDS:
             return self._with_words(tree)
-        if tree.field not in _NAMING:
+        equal = Condition(tree.field, _NEGATED.get(tree.op, tree.op), tree.value)
+        if tree.field not in _NAMING or equal.op not in _TELLING:
             return tree
-        if tree.op in _NEGATED:
-            equal = Condition(tree.field, _NEGATED[tree.op], tree.value)
-            further = self._further(equal)
-            return Not(Or((equal, *further))) if further else tree
-        further = self._further(tree) if tree.op in _TELLING else ()
-        return Or((tree, *further)) if further else tree
+        if not (paths := self._further(equal)):
+            return tree
+        whole = Or((equal, Condition("path", Op.IN, paths)))
+        return Not(whole) if tree.op in _NEGATED else whole
 
     def _with_words(self, tree: Condition) -> Filter:
         """Return the condition with all values of the dataset that have the words of its values."""
-        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-        found = {value: tuple(self._values_with_words(tree.field, value)) for value in values}
-        if tree.op is Op.ALL:
-            return And(tuple(Condition(tree.field, Op.IN, found[value]) for value in values))
-        if tree.op not in _EQUAL | _NEGATED.keys():
+        if tree.op is not Op.ALL and tree.op not in _EQUAL | _NEGATED.keys():
             return tree
+        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+        found = [tuple(self._values_with_words(tree.field, value)) for value in values]
+        if tree.op is Op.ALL:
+            return And(tuple(Condition(tree.field, Op.IN, one) for one in found))
         op = Op.NIN if tree.op in _NEGATED else Op.IN
-        return Condition(tree.field, op, tuple(dict.fromkeys(chain.from_iterable(found.values()))))
+        return Condition(tree.field, op, tuple(dict.fromkeys(chain.from_iterable(found))))
 
     def _values_with_words(self, field: str, value: object) -> Iterator[MetadataScalar]:
         if isinstance(value, bool | int | float | str):
@@ -430,49 +396,24 @@ class Names:
                 if set(words) <= set(_WORD.findall(str(one).casefold())):
                     yield one
 
-    def _further(self, tree: Condition) -> tuple[Filter, ...]:
-        """Return a condition on documents that are named but missed by the filter itself."""
+    def _further(self, tree: Condition) -> tuple[str, ...]:
+        """Return the paths of documents that are named but missed by the filter itself."""
         paths = {
             member.path: None
             for group in self.documents.groups.values()
             if any(matches(tree, member.values) for member in group)
             for member in group
-            if not matches(tree, _stored(member))
+            if not matches(tree, partial(member.values, is_stored=True))
         }
         if tree.field in ("path", "source_doc_id"):
             prefix = "" if tree.field == "path" else f"{self.dataset}:"
             of_files = self.records(lambda file: matches(tree, lambda _: (f"{prefix}{file}",)))
             paths |= dict.fromkeys(of_files)
-        for name in self._unmatched(tree):
-            paths |= dict.fromkeys(self.documents.whole(self.resolve(name)))
-        return (Condition("path", Op.IN, tuple(paths)),) if paths else ()
-
-    def _unmatched(self, tree: Condition) -> Iterator[str]:
-        """Yield texts in a condition that may be other names of documents."""
         values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-        for name in (value for value in values if isinstance(value, str)):
-            is_likely = tree.op in _EQUAL or _NO_PLAIN_TEXT.search(name)
-            is_docid = tree.field == "docid" and DOCID.fullmatch(f"#{name}")
-            own = self._own(name)
-            stored = {"path": own, "source_doc_id": f"{self.dataset}:{own}"}.get(tree.field)
-            is_path = name == stored and own in self.paths
-            if tree.field != "title" and is_likely and not (is_docid or is_path):
-                yield name
-
-
-def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
-    """Return the paths of exactly one document: by path, source or file, or by ``#docid``.
-
-    Raises :class:`InputError` if there is none, with the nearest path.
-    """
-    bare = name.removeprefix(f"{dataset}:")
-    paths = paths_of_files(connection, dataset, [bare])
-    paths = paths or Names(connection, dataset).exactly(Reading(name))
-    if not paths:
-        near = get_close_matches(bare, list_paths(connection, dataset), n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{dataset!r} has no document {name!r}{meant}")
-    return paths
+        for name in values if tree.field != "title" else ():
+            if isinstance(name, str) and (tree.op in _EQUAL or _NO_PLAIN_TEXT.search(name)):
+                paths |= dict.fromkeys(self.documents.whole(self.resolve(name)))
+        return tuple(paths)
 
 
 def keep_whole(
@@ -482,25 +423,22 @@ def keep_whole(
     if tree is None:
         return None
     stamps = read_stamps(connection, datasets)
-    key = None if None in stamps or not seen.is_all else (stamps, datasets, repr(tree))
-    whole = None if key is None else _WHOLE.get(key)
-    if whole is None:
-        trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
-        whole = next(iter(trees.values()))
-        if any(one != whole for one in trees.values()):
-            named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
-            whole = Or(tuple(named))
-        if key is not None:
-            _WHOLE.put(key, whole)
+    is_kept = seen.is_all and None not in stamps
+    key = stamps, datasets, repr(tree)
+    if is_kept and (known := _WHOLE.get(key)):
+        return known
+    trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
+    whole = next(iter(trees.values()))
+    if any(one != whole for one in trees.values()):
+        named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
+        whole = Or(tuple(named))
+    if is_kept:
+        _WHOLE.put(key, whole)
     return whole
 
 
 def _without_folder(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:
-    return lambda field: member.values(field, is_stored=True)
 
 
 def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapping[str, list[str]]:
@@ -527,17 +465,13 @@ def levels_seen(settings: Settings, role: str | None) -> frozenset[str] | None:
     Raises :class:`InputError` for a role that the settings do not name.
     """
     in_force = roles_in_force(settings, role)
-    if not in_force:
-        return None
-    roles = settings.answers.levels()
+    roles = settings.answers.levels() if in_force else {}
     for one in in_force:
         if one not in roles:
-            known = (
-                f"; roles: {', '.join(roles)}" if roles else "; set them with IDX_ANSWERS__ROLES"
-            )
+            known = f"roles: {', '.join(roles)}" if roles else "set them with IDX_ANSWERS__ROLES"
             is_bound = in_force != [role]  # then the other roles are not for the caller to know
-            raise InputError(f"there is no role {one!r}{'' if is_bound else known}")
-    return frozenset.intersection(*(roles[one] for one in in_force))
+            raise InputError(f"there is no role {one!r}{'' if is_bound else f'; {known}'}")
+    return frozenset.intersection(*(roles[one] for one in in_force)) if in_force else None
 
 
 def role_scope(
@@ -550,7 +484,7 @@ def role_scope(
     """
     seen = levels_seen(settings, role)
     if seen is None:
-        return Scope.all()
+        return ALL
     with database.read() as connection:
         levels = read_levels(connection, datasets)
     return Scope.of(name for name, stated in levels.items() if (stated or {UNLABELLED}) <= seen)

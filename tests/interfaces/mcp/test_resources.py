@@ -18,7 +18,7 @@ from catalog.interfaces.server.mcp.protocol import (
     document_uri,
     parse_document_uri,
 )
-from catalog.library.document_lines import DocumentLines, NumberedLine
+from catalog.library.get import DocumentLines, NumberedLine
 from catalog.store.chunks import StoredDocument
 from interfaces.mcp.stubs import StubEngine, status
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
@@ -40,7 +40,7 @@ from catalog.interfaces.plain_text import one_line, safe
 from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.security import ROLE
 from catalog.interfaces.server.workers import Workers
-from catalog.library.names import URI_SCHEME, unquote_uri
+from catalog.library.names import URI_SCHEME
 
 if TYPE_CHECKING:
     from catalog.interfaces.agents.tool import AgentTool, ToolResult
@@ -82,7 +82,7 @@ def parse_document_uri(uri: str) -> tuple[str, str]:
     if not uri.startswith(URI_SCHEME) or not dataset or not path:
         raise _unknown_resource(uri)
     try:
-        return unquote_uri(dataset), unquote_uri(path)
+        return unquote(dataset, errors="surrogatepass"), unquote(path, errors="surrogatepass")
     except UnicodeError as error:
         raise _unknown_resource(uri) from error
 
