@@ -14,20 +14,11 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from catalog.core import filters
 from catalog.core.arguments import check_params, takes_self
 from catalog.core.dates import format_timestamp, read_bound
 from catalog.core.errors import InputError, StoreError, UnknownValueError
-from catalog.core.filters import (
-    And,
-    Condition,
-    Filter,
-    Op,
-    condition,
-    file_type_filter,
-    name_filter,
-    nearest_file_type,
-    parse_filters,
-)
+from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.ids import source_doc_id
 from catalog.core.params import BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
@@ -38,27 +29,12 @@ from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, ma
 from catalog.library.get import find_alike
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, refer_to
+from catalog.store import listing
 from catalog.store.cards import count_without_card, find_documents, top_documents
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction, known_seqs
 from catalog.store.filter_sql import DatasetNames, among
-from catalog.store.listing import (
-    ListedDocument,
-    allowed_documents,
-    check_filter_fields,
-    count_by_type,
-    count_by_value,
-    count_documents,
-    date_range,
-    dated_between,
-    describe_documents,
-    find_passages,
-    list_document_ids,
-    list_document_paths,
-    materialize,
-    without_repeats,
-)
 from catalog.store.phrases import fts_words
 from catalog.store.schema import documents
 
@@ -115,11 +91,11 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     cut = f"query cut from {len(text):,} to {len(query):,} characters"
     conditions: dict[str, Filter] = {}
     if params.file_type is not None:
-        conditions["file type"] = file_type_filter(storable(params.file_type))
+        conditions["file type"] = filters.file_type_filter(storable(params.file_type))
     if params.name is not None:
-        conditions["name"] = name_filter(storable(params.name))
+        conditions["name"] = filters.name_filter(storable(params.name))
     for tag in params.tags:
-        conditions[f"tag {str(tag)[:_LONGEST]!r}"] = condition("tags", Op.ALL, [tag])
+        conditions[f"tag {str(tag)[:_LONGEST]!r}"] = filters.condition("tags", Op.ALL, [tag])
     containing = tuple(storable(str(phrase)) for phrase in params.containing)
     if blank := [phrase for phrase in containing if not fts_words(phrase)]:
         raise InputError(f"{blank[0]!r} has no word to search for")
@@ -127,9 +103,9 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     return BrowseRequest(
         params=params,
         query=query or None,
-        visible=parse_filters(params.filters),
+        visible=filters.parse_filters(params.filters),
         conditions=conditions,
-        dated=dated_between(after, before) if after or before else None,
+        dated=listing.dated_between(after, before) if after or before else None,
         notes=(cut,) if len(query) < len(text) else (),
         containing=containing,
     )
@@ -154,18 +130,13 @@ class DocumentCatalog:
     def query(self, params: BrowseParams) -> CatalogPage:
         """Return the documents that every parameter lets through, from the ``offset``-th on.
 
-        ``query``: words, of which a document needs one in its title, name, headings, summary or
-        text metadata (stop words count only in a query of stop words); how it is scored, see
-        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filters``. ``tags``:
-        all of them. ``filters``: see ``core.filters.parse_filters``; conditions on passages must
-        hold of one of the document's. ``after`` (inclusive) and ``before`` (exclusive): ISO 8601
-        dates or times, or a year or month, UTC unless they say otherwise; on the document's own
-        ``modified``, else its own ``created``, else when its file was modified; a document without
-        a date is left out then. ``sort``: ``best`` (by name without a query), ``name`` (path, case
-        ignored), ``modified`` (newest first, by the date just described), ``size`` (largest first:
-        bytes, or characters where those are not known); ties go by path and dataset. A query of
-        more than ``rag.max_query_chars`` is cut, and a note says so. Raises :class:`InputError`
-        kinds for a bad call.
+        A document needs one word of ``query`` in its title, name, headings, summary or text
+        metadata; stop words count only in a query of stop words, and one of more than
+        ``rag.max_query_chars`` is cut. ``filters`` on passages must hold of one of the document's.
+        ``after`` (inclusive) and ``before`` (exclusive) are ISO 8601 dates or times, or a year or
+        month, UTC unless they say otherwise, and leave out documents without a date: their own
+        ``modified``, else their own ``created``, else that of the file. Ties in ``sort`` go by path
+        and dataset. Raises :class:`InputError` kinds for a bad call.
         """
         started = time.perf_counter()
         most = self._library.settings.rag_v2.max_query_chars
@@ -176,7 +147,7 @@ class DocumentCatalog:
         notes = request.notes + lacking
         with self._library.database.read() as connection:
             within = Restriction(dataset, seen, request.visible)
-            check_filter_fields(connection, within, seen)
+            listing.check_filter_fields(connection, within, seen)
             tags = {name: one for name, one in request.conditions.items() if name[:4] == "tag "}
             file_type = None if params.file_type is None else storable(params.file_type)
             to_check = replace(request, conditions=tags, containing=()).within(dataset)
@@ -185,7 +156,7 @@ class DocumentCatalog:
             conditions = {name: whole(one) or one for name, one in request.conditions.items()}
             request = replace(request, visible=whole(request.visible), conditions=conditions)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
-            described = describe_documents(connection, page, groups)
+            described = listing.describe_documents(connection, page, groups)
             places = _find_places(connection, request.within(dataset), page)
             entries = tuple(
                 _entry(described[id_], scores.get(id_), places.get(id_)) for id_ in page
@@ -231,24 +202,24 @@ def _find(
 
     Files of one recording count as one document; the last value has all of them.
     """
-    allowed = allowed_documents(request.within(dataset))
+    allowed = listing.allowed_documents(request.within(dataset))
     if request.dated is not None:
         allowed = allowed & request.dated
     if not request.within(dataset).is_whole_dataset:
-        allowed = materialize(connection, allowed)
+        allowed = listing.materialize(connection, allowed)
     groups = find_groups(connection, dataset, allowed)
     sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
     if request.query is None:
-        allowed = without_repeats(allowed, groups)
-        ids = list_document_ids(connection, allowed, sort, limit, offset, groups)
-        return ids, count_by_type(connection, allowed), {}, groups
+        allowed = listing.without_repeats(allowed, groups)
+        ids = listing.list_document_ids(connection, allowed, sort, limit, offset, groups)
+        return ids, listing.count_by_type(connection, allowed), {}, groups
     matches = find_documents(connection, dataset, request.query, allowed, carded=carded)
     matches = matches.joined(groups)
     if sort == "best":
         ids = top_documents(connection, matches.scores, limit, offset)
     else:
         among_matches = among(documents.c.id, matches.scores)
-        ids = list_document_ids(connection, among_matches, sort, limit, offset, groups)
+        ids = listing.list_document_ids(connection, among_matches, sort, limit, offset, groups)
     return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
 
 
@@ -256,7 +227,7 @@ def _find_places(
     connection: Connection, within: Restriction, page: Sequence[int]
 ) -> dict[int, list[str]]:
     """Return references to the passages that contain the words, by document; empty without any."""
-    by_document = find_passages(connection, within, page) if within.containing else {}
+    by_document = listing.find_passages(connection, within, page) if within.containing else {}
     first = [seq for seqs in by_document.values() for seq in seqs[:_PLACES]]
     passages = load_chunks(connection, within.dataset, first, damaged=[])
     shown = {seq: refer_to(one.path, one.locator) for seq, one in passages.items()}
@@ -264,7 +235,7 @@ def _find_places(
 
 
 def _entry(
-    document: ListedDocument, score: float | None, places: Sequence[str] | None
+    document: listing.ListedDocument, score: float | None, places: Sequence[str] | None
 ) -> CatalogEntry:
     return CatalogEntry(
         source_doc_id=source_doc_id(document.dataset, document.name),
@@ -291,18 +262,20 @@ def _find_hints(
     connection: Connection, dataset: DatasetNames, request: BrowseRequest
 ) -> tuple[str, ...]:
     """Return notes on an empty listing; they name only documents the caller may see."""
-    visible = allowed_documents(Restriction(dataset, request.seen, request.visible))
-    if not count_documents(connection, visible, 1):
+    visible = listing.allowed_documents(Restriction(dataset, request.seen, request.visible))
+    if not listing.count_documents(connection, visible, 1):
         several = not isinstance(dataset, str)
         nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
         return (nothing if request.visible is None else "no document matches the filters",)
     parts = {name: Restriction(dataset, filter=one) for name, one in request.conditions.items()}
     for phrase in request.containing:
         parts[f"contains {phrase[:_LONGEST]!r}"] = Restriction(dataset, containing=(phrase,))
-    allowed = {name: allowed_documents(one) for name, one in parts.items()}
+    allowed = {name: listing.allowed_documents(one) for name, one in parts.items()}
     if request.dated is not None:
         allowed["date"] = request.dated
-    is_met = {name: count_documents(connection, visible & one, 1) for name, one in allowed.items()}
+    is_met = {
+        name: listing.count_documents(connection, visible & one, 1) for name, one in allowed.items()
+    }
     if request.query is not None:
         is_met["query"] = len(find_documents(connection, dataset, request.query, visible).scores)
     if all(is_met.values()):
@@ -322,12 +295,12 @@ def _hints_for(
     if name.startswith("contains "):
         yield f"no passage {name}"
     elif name == "date":
-        days = date_range(connection, visible)
+        days = listing.date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
     elif name in ("name", "query"):
         text = request.params.name if name == "name" else request.query
         named: dict[str, list[str]] = {}
-        for path in list_document_paths(connection, visible)[:_MOST_NAMES]:
+        for path in listing.list_document_paths(connection, visible)[:_MOST_NAMES]:
             file = path.rpartition("/")[2]
             for form in (path, file, file.rpartition(".")[0] or file):
                 named.setdefault(form, []).append(path)
@@ -358,23 +331,23 @@ def check_values(
         and part.value != ()
     ]
     if file_type is not None:
-        given.insert(0, (file_type_filter(file_type), "file_type", file_type))
+        given.insert(0, (filters.file_type_filter(file_type), "file_type", file_type))
 
     def is_met(part: Filter | None) -> bool:
         restriction = Restriction(within.dataset, seen, part)
         known = known_seqs(connection, restriction)
         if known is not None and known.size > 0:
             return True
-        return count_documents(connection, allowed_documents(restriction), 1) > 0
+        return listing.count_documents(connection, listing.allowed_documents(restriction), 1) > 0
 
     unknown = [one for one in given if not is_met(one[0])]
     if not unknown or not is_met(None):
         return
     unmet, field, value = [part for part, *_ in unknown], *unknown[0][1:]
     rest = tuple(one for one in required if one not in unmet)
-    among = allowed_documents(replace(within, filter=And(rest) if rest else None))
-    among = without_repeats(among, find_groups(connection, within.dataset, among))
-    if counts := count_by_value(connection, among, field):
+    among = listing.allowed_documents(replace(within, filter=And(rest) if rest else None))
+    among = listing.without_repeats(among, find_groups(connection, within.dataset, among))
+    if counts := listing.count_by_value(connection, among, field):
         raise UnknownValueError(_describe_unknown(field, value, counts))
 
 
@@ -396,7 +369,7 @@ def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> s
     order = list(dict.fromkeys((*alike, *counts)))
     shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
     shown += ["…"] if len(order) > _MOST else []
-    near = nearest_file_type(texts[0], counts) if field == "file_type" else None
+    near = filters.nearest_file_type(texts[0], counts) if field == "file_type" else None
     hint = f"did you mean {near!r}? " if near else ""
     return (
         f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {hint}{several}: "

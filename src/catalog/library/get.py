@@ -38,14 +38,8 @@ from catalog.library.names import (
     readings,
     without_marks,
 )
-from catalog.store import Database
-from catalog.store.chunks import (
-    StoredDocument,
-    find_by_path,
-    list_dataset_names,
-    parse_places,
-    read_chunk_places,
-)
+from catalog.store import Database, chunks
+from catalog.store.chunks import StoredDocument
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import allowed_documents, list_source_ids
@@ -172,8 +166,8 @@ class DocumentPlaces:
         passages: list[tuple[float, float]] = []
         covered = 0
         try:
-            for row in read_chunk_places(connection, document.source_doc_id):
-                places, start = parse_places(row.places, row.page), row.start_offset
+            for row in chunks.read_chunk_places(connection, document.source_doc_id):
+                places, start = chunks.parse_places(row.places, row.page), row.start_offset
                 unit, own = places.unit, places.steps()
                 if unit in ("page", "slide"):
                     breaks = (0, *json.loads(row.page_breaks or "[]"))
@@ -312,7 +306,7 @@ class NamedPart(NamedTuple):
 
     def read(self, connection: Connection) -> DocumentLines:
         """Return its lines; raise ``DocumentNotFoundError`` if the document has gone."""
-        document = find_by_path(connection, self.dataset, self.path)
+        document = chunks.find_by_path(connection, self.dataset, self.path)
         if document is None:
             raise DocumentNotFoundError(f"no document {self.path!r}")
         lines = cut_part(document, DocumentPlaces.read(connection, document), self.part)
@@ -473,7 +467,7 @@ def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
 
 def _names(connection: Connection, dataset: DatasetNames | None, seen: Scope) -> list[Names]:
     if dataset is None:
-        dataset = tuple(list_dataset_names(connection))
+        dataset = tuple(chunks.list_dataset_names(connection))
     every = (dataset,) if isinstance(dataset, str) else dataset
     return [Names(connection, one, seen) for one in every]
 
@@ -582,7 +576,7 @@ def _files_of(names: Names, way: Reading, *, is_exact: bool) -> Iterator[list[St
     while paths:
         whole = () if is_exact else names.only_seen(names.documents.whole(paths[:1]))
         in_order = dict.fromkeys((paths[0], *whole))
-        read = (find_by_path(names.connection, names.dataset, path) for path in in_order)
+        read = (chunks.find_by_path(names.connection, names.dataset, path) for path in in_order)
         yield sorted(
             filter(None, read), key=lambda file: way.form == "title" and file.title != way.name
         )

@@ -57,14 +57,11 @@ class _Defect(CatalogError):
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """The contents of a dataset. ``embedded`` counts the chunks that have a vector.
+    """The contents of a dataset, and the settings it was made with, empty if not noted.
 
-    ``vectors`` under ``windows`` means: some text is not embedded yet.
-
-    ``preset`` and ``settings`` are those it was made with, ``settings`` empty if not noted.
-    ``languages`` counts passages by language, the most first, as the keyword index was last saved;
-    none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size`` and
-    ``chunk_size``. ``database_bytes`` is the whole store's, all datasets and caches included;
+    ``embedded`` counts the chunks that have a vector; with fewer ``vectors`` than ``windows`` some
+    text has none yet. ``languages`` counts passages by language, the most first, as the keyword
+    index was last saved; none with the engine ``fts``. ``database_bytes`` is the whole store's;
     ``updated_at`` is seconds since 1970.
     """
 
@@ -102,19 +99,15 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             preset=made.preset if made else None,
             settings=values,
             files=manifest.count_files(connection, dataset),
-            documents=totals.documents,
-            chunks=totals.chunks,
-            embedded=totals.embedded,
             modalities=statistics.count_modalities(connection, dataset),
             languages={
                 name or "unknown": count
                 for name, count in sorted(languages, key=lambda item: -item[1])
             },
             sizes=statistics.measure_chunk_sizes(connection, dataset, low, high),
-            windows=totals.windows,
-            vectors=totals.vectors,
             database_bytes=statistics.database_bytes(connection),
             updated_at=stored.updated_at,
+            **asdict(totals),
         )
 
 
@@ -128,9 +121,8 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
 def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
     """Say where the store is, its model and engines, and the counts of each dataset.
 
-    With a role in force only the documents that it may see count, and a dataset without any is not
-    listed. When a dataset was updated, and what is asked of the store, are left out then. Raises
-    :class:`InputError` for a role that the settings do not name.
+    With a role in force only the documents that it may see count, a dataset without any is not
+    listed, and little else is told. Raises :class:`InputError` for a role that does not exist.
     """
     settings, names = library.settings, library.datasets()
     model = embedding_cache.read_stored_model(library.database)
@@ -138,9 +130,7 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
     return {
         "home": str(settings.home.resolve()),
         "store": library.database.address,
-        "model": model.model if model else None,
-        "fingerprint": model.fingerprint if model else None,
-        "dim": model.dim if model else None,
+        **(asdict(model) if model else dict.fromkeys(("model", "fingerprint", "dim"))),
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
         "datasets": [asdict(dataset_stats(library, name)) for name in names]

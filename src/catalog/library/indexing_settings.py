@@ -12,13 +12,8 @@ from catalog.core.settings.loading import default_shaping, describe_shaping, wit
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import Pipeline, pipeline_fingerprint
 from catalog.library.library import Library
+from catalog.store import manifest
 from catalog.store.document_names import DocumentNames
-from catalog.store.manifest import (
-    DatasetSettings,
-    count_pipelines,
-    known_documents,
-    read_dataset_settings,
-)
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
@@ -35,10 +30,10 @@ class IndexingSettings:
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
         self._library, self._dataset, rag = library, dataset, library.settings.rag_v2
         ours = {name: getattr(rag, name) for name in default_shaping()}
-        self._wanted = DatasetSettings(library.settings.preset, ours)
+        self._wanted = manifest.DatasetSettings(library.settings.preset, ours)
         with library.database.read() as connection:
-            noted = read_dataset_settings(connection, dataset)
-            made_by = count_pipelines(connection, dataset)
+            noted = manifest.read_dataset_settings(connection, dataset)
+            made_by = manifest.count_pipelines(connection, dataset)
         self._before = noted if made_by else None
         self.settings = (None if apply_settings else self._before) or self._wanted
         self.fingerprint = self._fingerprint(self.settings)
@@ -70,7 +65,7 @@ class IndexingSettings:
         """Count the documents that the call's settings would cut differently, and all documents."""
         wanted, prefix = self._fingerprint(self._wanted), f"{self._dataset}:"
         with self._library.database.read() as connection:
-            known = known_documents(connection, self._dataset)
+            known = manifest.known_documents(connection, self._dataset)
             names = DocumentNames(connection, self._dataset)
             others = [f"{prefix}{path}" for path in known if known[path]["pipeline"] != wanted]
             return names.count(others), names.count([f"{prefix}{path}" for path in known])
@@ -94,10 +89,10 @@ class IndexingSettings:
             f"{recut} of {total} documents again ({listed}): to do so, add --apply-settings",
         )
 
-    def _fingerprint(self, settings: DatasetSettings) -> str:
+    def _fingerprint(self, settings: manifest.DatasetSettings) -> str:
         return pipeline_fingerprint(*self._made_of(settings))
 
-    def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, EmbeddingModel]:
+    def _made_of(self, settings: manifest.DatasetSettings) -> tuple[RAGv2Settings, EmbeddingModel]:
         """Return v2's settings with these, and the library's model with their prefix."""
         given, model = self._library.settings, self._library.model
         if settings.values == self._wanted.values:

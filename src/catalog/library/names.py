@@ -22,14 +22,9 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.places import format_clock
 from catalog.core.scope import ALL, CALLER_ROLE, Scope
 from catalog.core.text import storable
+from catalog.store import document_names
 from catalog.store.chunks import find_by_docid, list_paths
-from catalog.store.document_names import (
-    DocumentNames,
-    list_addresses,
-    list_titles,
-    live_documents,
-    read_levels,
-)
+from catalog.store.document_names import DocumentNames
 from catalog.store.engine_types import read_stamps
 from catalog.store.filter_sql import matching_values
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
@@ -263,11 +258,12 @@ class Names:
 
     @cached_property
     def _by_title(self) -> Mapping[str, list[str]]:
-        return _by_key(list_titles(self.connection, self.dataset), _one_line)
+        return _by_key(document_names.list_titles(self.connection, self.dataset), _one_line)
 
     @cached_property
     def _by_address(self) -> Mapping[str, list[str]]:
-        return _by_key(list_addresses(self.connection, self.dataset), without_seconds)
+        addresses = document_names.list_addresses(self.connection, self.dataset)
+        return _by_key(addresses, without_seconds)
 
     def resolve(self, reference: str) -> list[str]:
         """Return the paths of the documents that a reference, which is no glob, names, maybe none.
@@ -295,7 +291,7 @@ class Names:
             found = find_by_docid(self.connection, docid[1], self.dataset)
             if paths := self.only_seen(document.path for document in found):
                 return paths
-        is_live = live_documents(self.connection, [f"{self.dataset}:{name}"])
+        is_live = document_names.live_documents(self.connection, [f"{self.dataset}:{name}"])
         return self.only_seen([name]) if is_live else []
 
     def otherwise(self, reading: Reading) -> list[str]:
@@ -486,5 +482,5 @@ def role_scope(
     if seen is None:
         return ALL
     with database.read() as connection:
-        levels = read_levels(connection, datasets)
+        levels = document_names.read_levels(connection, datasets)
     return Scope.of(name for name, stated in levels.items() if (stated or {UNLABELLED}) <= seen)
