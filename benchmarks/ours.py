@@ -61,7 +61,7 @@ def asker(library: Library) -> Callable[..., Callable[[str], Any]]:
 
 def recall(library: Library) -> float:
     """Return the share of the ten nearest that the vector index finds."""
-    index, exact = library.indexes.vector(DATASET), library.indexes.flat(DATASET)
+    index, exact = library.indexes.vector(DATASET), library.indexes.vector(DATASET, "flat")
     shares = []
     for query in queries(ASKED_EXACTLY):
         vector = library.model.embed_query(query)

@@ -40,7 +40,7 @@ def main() -> None:
     settings = load_settings(overrides={"home": options.folder / "ours"}).settings
     with Library(settings, model=model()) as library:
         vectors = [library.model.embed_query(text) for text in queries(options.queries)]
-        exact = library.indexes.flat(DATASET)
+        exact = library.indexes.vector(DATASET, "flat")
         print(f"{'engine':24}{'fill s':>8}{'p50':>8}{'p95':>8}{'recall@10':>11}")
         for name in reversed(VECTOR_ENGINES):
             engine = library.indexes.vector(DATASET, name)

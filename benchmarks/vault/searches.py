@@ -139,7 +139,7 @@ def scope_row(library: Library, service: SearchServiceV2) -> Row:
             "bm25": len(library.indexes.lexical(DATASET).search("layer mask", 10, within)),
             "fts": len(fts.search("layer mask", 10, within)),
             "qdrant": len(library.indexes.vector(DATASET).search(vector, 10, within)),
-            "exact": len(library.indexes.flat(DATASET).search(vector, 10, within)),
+            "exact": len(library.indexes.vector(DATASET, "flat").search(vector, 10, within)),
         } | {
             mode: len(service.search("layer mask", dataset=DATASET, mode=mode, doc_ids=ids))
             for mode in MODE_OF.values()

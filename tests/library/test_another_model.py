@@ -99,13 +99,12 @@ def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, c
                 service.search(query, dataset="bread", strict=True)
 
 
-@pytest.mark.parametrize("part", ["vector", "flat"])
-def test_no_index_is_given_out_once_the_model_changed(home, part):
+def test_no_index_is_given_out_once_the_model_changed(home):
     with open_library(home) as library:
-        getattr(library.indexes, part)("bread")
+        library.indexes.vector("bread")
         adopt_model(library.database, OTHER)
         with pytest.raises(EmbeddingMismatchError):
-            getattr(library.indexes, part)("bread")
+            library.indexes.vector("bread")
 
 
 def change_model_after(monkeypatch, engine, step, home):

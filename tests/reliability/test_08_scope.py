@@ -351,7 +351,7 @@ class Engines:
         with self._database.read() as connection:
             rows = allowed_seqs(connection, restriction)
         rows = self.all if rows is None else frozenset(map(int, rows))
-        for engine in (self._indexes.vector("notes"), self._indexes.flat("notes")):
+        for engine in (self._indexes.vector("notes"), self._indexes.vector("notes", "flat")):
             found = {
                 hit.seq for hit in nearest(engine, self._database, self._vector, 100, restriction)
             }

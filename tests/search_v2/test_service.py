@@ -414,7 +414,7 @@ def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
 ):
     """The writer is another process's: a second library on the same store."""
     revisions = iter(range(100))
-    engines = (library.indexes.lexical("notes"), library.indexes.flat("notes"))
+    engines = (library.indexes.lexical("notes"), library.indexes.vector("notes", "flat"))
     monkeypatch.setattr(library.indexes, "vector", lambda *_: engines[1])
     with open_library(tmp_path / "home") as other:
 

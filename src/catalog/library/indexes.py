@@ -18,16 +18,12 @@ from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.database import EngineSetup
 from catalog.store.embedding_cache import StoredModel, require_model
-from catalog.store.engine_types import Hit, Hits, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
 from catalog.store.vectors.base import POINTS_LOCK
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
     from catalog.store.vectors.flat import VectorSample
@@ -82,7 +78,7 @@ class Indexes:
         """
         rag, model = self._settings.rag_v2, self._model()
         name = name or rag.vector_engine
-        self.require_model()
+        require_model(self._database, model)
         with self._lock:
             if (name, dataset) not in self._vector:
                 folder = self.folder(dataset) / name
@@ -129,34 +125,8 @@ class Indexes:
         with suppress(OSError):  # somebody else's file may be in it
             folder.rmdir()
 
-    def require_model(self) -> None:
-        """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` like :meth:`vector`.
-
-        Another process may change the model of a store at any time. So a search calls this before
-        it reads vectors, and again afterwards.
-        """
-        require_model(self._database, self._model())
-
-    def flat(self, dataset: str) -> VectorEngine:
-        """Return the engine that no other process can block; raises like :meth:`vector`."""
-        return self.vector(dataset, "flat")
-
-    def spread(
-        self, dataset: str, vector: npt.NDArray[np.float32], hits: list[Hit]
-    ) -> tuple[int, Spread]:
-        """Return the number of passages, and the spread of their cosines with a vector.
-
-        It comes with the ``hits`` of an engine that compared all vectors, else from a sample.
-        """
-        if isinstance(hits, Hits) and hits.size:
-            return hits.size, hits.spread
-        return self.sample(dataset).spread(vector)
-
     def sample(self, dataset: str) -> VectorSample:
-        """Return the sample of the dataset's vectors, whichever engine searches them.
-
-        Call :meth:`require_model` after using it.
-        """
+        """Return the sample of the dataset's vectors, whichever engine searches them."""
         from catalog.store.vectors.flat import VectorSample
 
         with self._lock:

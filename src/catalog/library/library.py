@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from catalog.llm import GivenLLM, LanguageModel
 
 
-CLOSED = "this search service is closed: open another one"
-
-
 class Library:
     """Open the store at once, models and indexes at first use; close it, or use ``with``.
 
@@ -184,7 +181,7 @@ class Library:
     def require_open(self) -> None:
         """Raise :class:`StoreError` after :meth:`close`."""
         if self._is_closed:
-            raise StoreError(CLOSED)
+            raise StoreError("this search service is closed: open another one")
 
     def __enter__(self) -> Library:
         return self

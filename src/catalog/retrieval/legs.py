@@ -353,7 +353,7 @@ def _rank_nearest(
             try:
                 hits = vectors.rank(asked.vector, leg.top_k, allowed)
             except EngineBlockedError as error:
-                engine = parts.library.indexes.flat(name)
+                engine = parts.library.indexes.vector(name, "flat")
                 vectors = engine.at(connection)
                 hits = vectors.rank(asked.vector, leg.top_k, allowed)
                 is_held = isinstance(error, EngineLockedError)
@@ -367,7 +367,9 @@ def _rank_nearest(
         names.append(engine.name)
         fallbacks.append(hits.fallback)
         damaged |= vectors.damaged
-        found.append((hits, parts.library.indexes.spread(name, asked.vector, hits)))
+        sample = parts.library.indexes.sample(name)
+        of_all = (hits.size, hits.spread) if hits.size else sample.spread(asked.vector)
+        found.append((hits, of_all))
     if is_elsewhere:  # an index outside of the store may have followed another model
         with parts.database.read(latest=True) as latest:
             require_fingerprint(latest, parts.library.wanted_model.fingerprint)
