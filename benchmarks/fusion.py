@@ -43,7 +43,7 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.library.useless_legs import find_useless_leg, measure_agreement
+from catalog.library.useless_legs import find_useless_leg
 from catalog.retrieval.fusion import (
     BY_MEANING,
     BY_WORDS,
@@ -204,15 +204,14 @@ def _useless_legs(parts: SearchParts, test: QuerySet) -> Iterator[QuerySet]:
     document = {chunk.chunk_id: chunk.path for chunk in stored.values()}
     owner_of = {stored[one].chunk_id: stored[two].chunk_id for one, two in owner.items()}
     library, name = parts.library, test.collection
-    agreement = measure_agreement(library, name, dict(zip(seqs, others, strict=True)).__getitem__)
-    balance = _left(find_useless_leg(library, name, agreement), test.balance)
+    other = dict(zip(seqs, others, strict=True))
+    balance = _left(find_useless_leg(library, name, other.__getitem__)[1], test.balance)
     shuffled = [
         Query((query.lists[0], _rename(query.lists[1], owner_of)), document, query.grades)
         for query in test.queries
     ]
     yield QuerySet(name, "vec~", False, shuffled, balance)
-    agreement = measure_agreement(library, name, words_of=owner.__getitem__)
-    useless = find_useless_leg(library, name, agreement, owner.__getitem__)
+    useless = find_useless_leg(library, name, words_of=owner.__getitem__)[1]
     shuffled = [
         Query((_rename(query.lists[0], owner_of), query.lists[1]), document, query.grades)
         for query in test.queries

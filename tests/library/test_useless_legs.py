@@ -11,8 +11,6 @@ from catalog.library.useless_legs import (
     LEAST_AGREEMENT,
     LEAST_PASSAGES,
     find_useless_leg,
-    measure_agreement,
-    measure_found,
     read_useless_leg,
     refresh_agreement,
 )
@@ -69,9 +67,9 @@ def test_vectors_of_other_passages_do_not_agree(tmp_path):
         with library.database.read() as connection:
             rows = connection.exec_driver_sql("SELECT seq FROM chunks ORDER BY seq").scalars().all()
         others = dict(zip(rows, np.random.default_rng(1).permutation(rows).tolist(), strict=True))
-        agreement = measure_agreement(library, "notes", others.__getitem__)
+        agreement, useless = find_useless_leg(library, "notes", others.__getitem__)
         assert agreement < LEAST_AGREEMENT
-        assert find_useless_leg(library, "notes", agreement) == "vector"
+        assert useless == "vector"
 
 
 def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
@@ -106,13 +104,11 @@ class WordsOfOthers:
 def test_words_that_find_other_passages_count_for_nothing(tmp_path, monkeypatch):
     library, _ = open_topics(tmp_path, WordEncoder())
     with library:
-        assert measure_found(library, "notes") == 1.0
         assert read_useless_leg(library.database, "notes") is None
         sound = library.indexes.lexical
         monkeypatch.setattr(
             library.indexes, "lexical", lambda *named: WordsOfOthers(sound(*named), 48)
         )
-        assert measure_found(library, "notes") == 0.0
         library.database.set_meta("agreement:notes", "{}")
         refresh_agreement(library, "notes")
         assert read_agreement(library.database, "notes") < LEAST_AGREEMENT

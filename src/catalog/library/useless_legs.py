@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,9 +27,6 @@ from catalog.store.engine_types import Restriction
 from catalog.store.vectors.flat import draw_passages, read_windows
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from catalog.core.documents import Chunk
     from catalog.library.library import Library
     from catalog.store import Database
 
@@ -45,24 +43,22 @@ RowOf = Callable[[int], int]
 UselessLeg = Literal["lexical", "vector"]
 
 
-def _itself(seq: int) -> int:
-    return seq
-
-
 def refresh_agreement(library: Library, dataset: str) -> None:
     """Measure and save the agreement, unless it was measured on the same passages before.
 
     Raises like ``Indexes.sample``, and :class:`~catalog.core.errors.StoreError`.
     """
     with library.database.read() as connection:
-        names = [probe.chunk_id for probe in _probes(connection, dataset)]
-    state = sha256_hex(json.dumps([library.wanted_model.fingerprint, names]))
+        seqs = draw_passages(connection, dataset, PASSAGES)
+        names = [
+            one.chunk_id for one in load_chunks(connection, dataset, seqs, damaged=[]).values()
+        ]
+    state = sha256_hex(json.dumps([library.wanted_model.fingerprint, sorted(names)]))
     kept = _read(library.database, dataset)
-    if kept.get("state") != state or kept.get("agreement") is None or "useless" not in kept:
-        agreement = measure_agreement(library, dataset)
-        useless = find_useless_leg(library, dataset, agreement)
+    if kept.get("state") != state or kept.get("agreement") is None:
+        agreement, useless = find_useless_leg(library, dataset)
         entry = json.dumps({"state": state, "agreement": agreement, "useless": useless})
-        library.database.set_meta(_key(dataset), entry)
+        library.database.set_meta(f"agreement:{dataset}", entry)
 
 
 def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
@@ -72,83 +68,54 @@ def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
 
 
 def find_useless_leg(
-    library: Library, dataset: str, agreement: float | None, words_of: RowOf = _itself
-) -> UselessLeg | None:
-    """Return the leg that causes such an agreement, ``None`` if it is high enough."""
-    if agreement is None or agreement >= LEAST_AGREEMENT:
-        return None
-    return "lexical" if measure_found(library, dataset, words_of) < LEAST_FOUND else "vector"
-
-
-def measure_found(library: Library, dataset: str, words_of: RowOf = _itself) -> float:
-    """Return the share of passages whose middle is found by its words as first hit, 0 to 1.
-
-    ``words_of`` maps a hit's row number to the passage to take for it.
-    """
-    lexical, within = library.indexes.lexical(dataset), Restriction(dataset)
-    with library.database.read() as connection:
-        texts = [probe.text for probe in _probes(connection, dataset)]
-        starts = [max(0, len(text) - _STRETCH) // 2 for text in texts]
-        asked = [text[at : at + _STRETCH] for text, at in zip(texts, starts, strict=True)]
-        first = [[words_of(hit.seq) for hit in lexical.search(a, 1, within)] for a in asked]
-        chunks = load_chunks(connection, dataset, {seq for seqs in first for seq in seqs})
-    found = [
-        any(stretch in chunks[seq].text for seq in seqs if seq in chunks)
-        for stretch, seqs in zip(asked, first, strict=True)
-    ]
-    return sum(found) / max(1, len(found))
-
-
-def measure_agreement(
-    library: Library, dataset: str, vector_of: RowOf = _itself, words_of: RowOf = _itself
-) -> float | None:
-    """Return the agreement, ``None`` if too few passages have neighbours.
+    library: Library, dataset: str, vector_of: RowOf = int, words_of: RowOf = int
+) -> tuple[float | None, UselessLeg | None]:
+    """Return the agreement, ``None`` if few passages have neighbours, and the leg to blame for it.
 
     ``vector_of`` maps a passage's row number to the one whose vectors to use; ``words_of`` maps a
-    hit by words to the passage to take for it.
+    hit by words to the passage to take for it. ``None`` is to blame if the agreement is high.
     """
-    lexical, sample = library.indexes.lexical(dataset), library.indexes.sample(dataset)
+    lexical, within = library.indexes.lexical(dataset), Restriction(dataset)
+
+    def search(text: str, k: int) -> list[int]:
+        return [words_of(hit.seq) for hit in lexical.search(text, k, within)]
+
     with library.database.read() as connection:
-        probes = _probes(connection, dataset)
-        if len(probes) < LEAST_PASSAGES:
-            return None
-        texts = [probe.text[:_CHARACTERS] for probe in probes]
-        hits = [lexical.search(text, _DEPTH, Restriction(dataset)) for text in texts]
-        found = [[words_of(hit.seq) for hit in some] for some in hits]
-        hit = load_chunks(connection, dataset, {seq for seqs in found for seq in seqs}, damaged=[])
-        near = [
-            [seq for seq in seqs if seq in hit and hit[seq].source_doc_id != probe.source_doc_id][
-                :_NEIGHBOURS
-            ]
-            for probe, seqs in zip(probes, found, strict=True)
-        ]
-        asked = [probe.seq for probe in probes]
-        wanted = {vector_of(seq) for seqs in (asked, *near) for seq in seqs}
-        windows = read_windows(connection, wanted)
-    rows = {seq: windows.rows[windows.seqs == seq] for seq in set(windows.seqs.tolist())}
-    standings = []
-    for seq, others in zip(asked, near, strict=True):
-        own = rows.get(vector_of(seq))
-        neighbours = [rows[vector_of(other)] for other in others if vector_of(other) in rows]
-        if own is not None and neighbours:
-            cosine = np.mean([(windows @ own[0]).max() for windows in neighbours])
-            standings.append(sample.spread(own[0])[1].standardize(float(cosine)))
-    return float(np.mean(standings)) if len(standings) >= LEAST_PASSAGES else None
-
-
-def _probes(connection: Connection, dataset: str) -> list[Chunk]:
-    """Return the passages to ask with, the same ones until the dataset changes."""
-    seqs = draw_passages(connection, dataset, PASSAGES)
-    stored = load_chunks(connection, dataset, seqs, damaged=[])
-    return [stored[seq] for seq in seqs if seq in stored]
+        drawn = draw_passages(connection, dataset, PASSAGES)
+        probes = load_chunks(connection, dataset, drawn, damaged=[])
+        ranked = {seq: search(one.text[:_CHARACTERS], _DEPTH) for seq, one in probes.items()}
+        hit = load_chunks(connection, dataset, {*chain(*ranked.values())}, damaged=[])
+        near = {
+            seq: [
+                row
+                for row in ranked[seq]
+                if row in hit and hit[row].source_doc_id != one.source_doc_id
+            ][:_NEIGHBOURS]
+            for seq, one in probes.items()
+        }
+        asked = {vector_of(row) for seq, rows in near.items() for row in (seq, *rows)}
+        windows, standings = read_windows(connection, asked), list[float]()
+        for seq, rows in near.items():
+            own = windows.rows[windows.seqs == vector_of(seq)]
+            others = [windows.rows[windows.seqs == vector_of(row)] for row in rows]
+            cosines = [(rows @ own[0]).max() for rows in others if len(rows) and len(own)]
+            if cosines:
+                spread = library.indexes.sample(dataset).spread(own[0])[1]
+                standings.append(spread.standardize(float(np.mean(cosines))))
+        agreement = float(np.mean(standings)) if len(standings) >= LEAST_PASSAGES else None
+        if agreement is None or agreement >= LEAST_AGREEMENT:
+            return agreement, None
+        found = 0
+        for one in probes.values():
+            start = max(0, len(one.text) - _STRETCH) // 2
+            stretch = one.text[start : start + _STRETCH]
+            first = load_chunks(connection, dataset, search(stretch, 1), damaged=[])
+            found += any(stretch in chunk.text for chunk in first.values())
+    return agreement, "lexical" if found < LEAST_FOUND * len(probes) else "vector"
 
 
 def _read(database: Database, dataset: str) -> dict[str, str | float | None]:
     try:
-        return database.note(_key(dataset), "the agreement of words and vectors", dict) or {}
+        return database.note(f"agreement:{dataset}", "the agreement of legs", dict) or {}
     except StoreDamagedError:  # the next update measures it again
         return {}
-
-
-def _key(dataset: str) -> str:
-    return f"agreement:{dataset}"

@@ -302,13 +302,6 @@ class VectorContract:
         engine = desk.engine()
         assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
 
-    def test_an_added_document_is_found_by_an_engine_that_is_open(self, desk: Desk) -> None:
-        desk.put("a.md", vector(1, 1))
-        engine = desk.engine()
-        assert found(desk, engine) == ["a.md"]
-        desk.put("b.md", vector(1))
-        assert found(desk, engine) == ["b.md", "a.md"]
-
     def test_an_edited_document_answers_with_its_new_vectors_only(self, desk: Desk) -> None:
         desk.put("a.md", vector(1), vector(1, 0.1))
         desk.put("b.md", vector(1, 1))
@@ -327,14 +320,6 @@ class VectorContract:
         desk.put("a.md", vector(1), texts=[str(vector(1))])
         assert found(desk, engine) == ["a.md", "b.md"]
         assert found(desk, desk.reopen(engine)) == ["a.md", "b.md"]
-
-    def test_a_deleted_document_is_gone_at_once(self, desk: Desk) -> None:
-        desk.put("a.md", vector(1))
-        desk.put("b.md", vector(1, 1))
-        engine = desk.engine()
-        assert found(desk, engine) == ["a.md", "b.md"]
-        drop(desk.database, DATASET, "a.md")
-        assert found(desk, engine) == ["b.md"]
 
     def test_a_deleted_document_never_answers_even_if_the_index_was_not_told(
         self, desk: Desk

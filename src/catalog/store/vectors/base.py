@@ -23,9 +23,7 @@ class RankedVectors(Protocol):
     """
 
     stamp: Stamp
-
-    @property
-    def damaged(self) -> frozenset[str]: ...
+    damaged: frozenset[str]
 
     def rank(self, vector: Vector, k: int, allowed: npt.NDArray[np.int64] | None = None) -> Hits:
         """Return the ``k`` passages with the nearest windows, best first, ties by row number.

@@ -237,12 +237,7 @@ class Points:
     """The points of a dataset in one state, to rank its passages by."""
 
     def __init__(self, engine: PointEngine, stamp: Stamp, ids: Seqs) -> None:
-        self.stamp, self.ids, self._engine = stamp, ids, engine
-
-    @property
-    def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector."""
-        return self._engine.damaged
+        self.stamp, self.ids, self._engine, self.damaged = stamp, ids, engine, engine.damaged
 
     def rank(self, vector: Vector, k: int, allowed: Seqs | None = None) -> Hits:
         """Return the nearest passages as ``RankedVectors`` says."""
@@ -255,7 +250,7 @@ class Points:
         while True:
             if (note := engine.follow(self.stamp)) is None:
                 return Hits()
-            held = engine.held
+            held, self.damaged = engine.held, engine.damaged
             try:
                 hits = self._nearest(query, k, ids)
             except EngineError:
