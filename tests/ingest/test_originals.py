@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pypdf import PdfWriter
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.errors import DocumentNotFoundError
@@ -13,6 +14,7 @@ from catalog.library.get import find_document
 from catalog.library.health import dataset_stats
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.chunks import find_by_path
 from fakes import open_library, write
 
 SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
@@ -43,11 +45,23 @@ def listed(library, **narrowed):
     return [(entry.path, entry.file_type) for entry in page.entries]
 
 
-def write_pdf(path, text):
+def levels(library):
+    with library.database.read() as connection:
+        found = [find_by_path(connection, "d", hit.path) for hit in hits(library)]
+    return {one.metadata.get("confidentiality") for one in found}
+
+
+def write_pdf(path, text, level=""):
     path.parent.mkdir(parents=True, exist_ok=True)
-    canvas = Canvas(str(path))
-    canvas.drawString(72, 700, text)
-    canvas.save()
+    writer = PdfWriter()
+    writer.add_blank_page(300, 300)
+    if text:
+        canvas = Canvas(str(path))
+        canvas.drawString(72, 700, text)
+        canvas.save()
+        writer = PdfWriter(clone_from=path)
+    writer.add_metadata({"/Confidentiality": level} if level else {})
+    writer.write(path)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +108,20 @@ def test_a_listing_by_name_goes_by_the_names_it_shows(library, folder):
         path for offset in range(4) for path, _ in listed(library, limit=1, offset=offset)
     ] == shown
     assert {path for path, _ in listed(library, sort="size")} == {*shown}
+
+
+@pytest.mark.parametrize("text", ["", "A walrus."])
+@pytest.mark.parametrize(("own", "level"), [("", "secret"), ("public", "unreadable")])
+def test_the_level_of_an_original_is_that_of_its_conversion(library, folder, text, own, level):
+    """A scan states it in its properties, and has no text of its own."""
+    front = f"---\nconfidentiality: {own}\n---\n" if own else ""
+    write(folder, scan_dot_pdf_dot_md=f"{front}# Scan\n\nThe walrus.\n", note_dot_md="A walrus.")
+    write_pdf(folder / "scan.pdf", text, "")
+    build(library, folder)
+    assert "secret" not in levels(library)
+    write_pdf(folder / "scan.pdf", text, "secret")
+    Indexer(library).update("d")
+    assert levels(library) == {None, level}
 
 
 def test_a_converted_picture_is_a_caption(library, folder):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import zipfile
+from dataclasses import replace
 from email.message import EmailMessage
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
+from catalog.core.documents import ParsedDocument
 from catalog.core.errors import (
     DocumentNotFoundError,
     EmptyDocumentError,
@@ -20,6 +23,7 @@ from catalog.core.errors import (
 )
 from catalog.core.places import AS_IN_FILE
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.mail.mailbox import MboxReader
 from catalog.ingest.readers.mail.message import MailReader
 from catalog.ingest.readers.mail.quotes import tell_kinds
 from catalog.ingest.readers.registry import read_file, sniff
@@ -657,24 +661,48 @@ def test_a_mail_that_was_cut_short_keeps_what_was_read_before(tmp_path):
         assert (report.kept, report.updated, report.unchanged, report.failed) == (0, 1, 2, ())
 
 
+class Died(BaseException):
+    """The end of a process."""
+
+
 class Crashing:
-    """A process that ends when it comes to ``bad.csv``."""
+    """A process that ends when it comes to a table with ``bad``."""
 
     def ask(self, request):
         yield "mail"
-        if request.limits.attachment in (None, "mail.eml › bad.csv"):
-            raise TransientReadError("the reader crashed (exit -11)")
-        with Path(request.absolute).open("rb") as handle:
-            yield from MailReader().read(handle, request.path, limits=request.limits)
+        told = []
+
+        def starting(name):
+            told.append(f"attached {name}")
+            if name == BAD:
+                raise Died
+
+        limits = replace(request.limits, starting=starting)
+        try:
+            reader = MboxReader() if request.path == "box.mbox" else MailReader()
+            with Path(request.absolute).open("rb") as handle:
+                yield from reader.read(handle, request.path, limits=limits)
+        except Died:
+            yield from told
+            raise TransientReadError("the reader crashed (exit -11)") from OSError()
 
 
-def test_an_attachment_that_ends_the_reading_process_costs_only_itself(read, monkeypatch):
+BAD = blake2b(b"a;bad", digest_size=20).hexdigest()
+TABLES = [f"Content-Type: text/csv; name={it}.csv\n\na;{it}" for it in ("one", "bad", "two")]
+
+
+def test_an_attachment_that_ends_its_process_costs_only_itself(tmp_path, read, monkeypatch):
     monkeypatch.setattr("catalog.ingest.readers.isolated._WORKERS", Crashing())
-    names = ("one.csv", "bad.csv", "two.csv")
-    parts = (f"Content-Type: text/csv; name={name}\n\na;{name}" for name in names)
-    documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *parts))
+    damaged = "reading it takes too much memory or time, or it is damaged"
+    documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *TABLES))
     assert list(documents) == ["mail.eml", "mail.eml › one.csv", "mail.eml › two.csv"]
-    assert failures == [("mail.eml › bad.csv", "the reader crashed (exit -11)")]
+    assert failures == [("mail.eml › bad.csv", damaged)]
+    mails = [mixed(f"{PLAIN}utf-8\n\nText {it}.", table) for it, table in enumerate(TABLES)]
+    box = tmp_path / "box.mbox"
+    box.write_text("".join(f"From a Mon Jan  1 10:00:00 2024\n{mail}\n\n" for mail in mails))
+    items = list(read_file(box, "box.mbox"))
+    assert len([it for it in items if isinstance(it, ParsedDocument)]) == 5
+    assert [(it.path[-7:], it.reason) for it in items[5:]] == [("bad.csv", damaged)]
 
 
 def test_long_headers_and_many_parts_are_bounded_and_named(read):

@@ -423,7 +423,27 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
 MISSPELT = [
     ".catalog.yml", ".catalog.json", ".Catalog.YAML",
     "a.txt.meta.yml", "a.txt.meta.json", "a.txt.META.yaml", "a.meta.yaml", "a.meta.json",
+    "A.txt.meta.yaml", "a.TXT.meta.yaml",
 ]  # fmt: skip
+COPIES = [
+    ".catalog.yaml.txt", ".catalog (1).yaml", ".catalog.yaml~", "a.txt.meta (1).yaml",
+    "a.txt.meta copy.yaml",
+    "a.txt.meta - Copy.yaml", "a.txt.meta.yaml~", "a.txt.meta.yaml.txt", "a.txt.meta.yaml.bak",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_of_a_metadata_file_closes_its_documents_unless_the_file_is_there(
+    library, folder, name
+):
+    put(folder, {"sub/a.txt": "A walrus.\n", "b.txt": "A walrus.\n", f"sub/{name}": SECRET})
+    build(library, folder)
+    assert paths(library) == {"sub/a.txt", "b.txt"}
+    assert paths(library, filters="confidentiality=unreadable") == {"sub/a.txt"}
+    right = ".catalog.yaml" if name.startswith(".") else "a.txt.meta.yaml"
+    put(folder, {f"sub/{right}": "confidentiality: public\n"})
+    Indexer(library).update("notes")
+    assert paths(library, filters="confidentiality=public") == {"sub/a.txt"}
 
 
 @pytest.mark.parametrize("name", MISSPELT)

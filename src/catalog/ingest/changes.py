@@ -94,7 +94,8 @@ class FolderChanges:
         self._compared: dict[str, ManifestEntry] = {}  # of files whose bytes are the same
         folder = self.top if self.top.is_dir() else self.top.parent
         self.sidecars = Sidecars(listing.beside, folder, listing.links)
-        self._listed = {file.path for file in listing.files}
+        self.files = {file.path: file for file in listing.files}
+        self._listed = self.files.keys()
         # A former document that has become a sidecar is neither a document nor unseen.
         missing = sorted(stored.entries.keys() - self._listed)
         documents = [file for file in missing if file not in listing.beside]
@@ -165,7 +166,9 @@ class FolderChanges:
         sidecars = self.sidecars.fingerprint(file)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
-            parts.append(sha1_hex("/".join(beside))[:8])
+            found = filter(None, map(self.files.get, self.originals.converted_from(file)))
+            stamps = [(one.size, one.mtime_ns) for one in found]  # it may state another level
+            parts.append(sha1_hex("/".join([*beside, *map(str, stamps)]))[:8])
         if reason is not None:
             parts.append(sha1_hex(repr(self.limits))[:8])
         return ":".join(parts)
@@ -301,25 +304,19 @@ def preview_sync(
         told |= changes.originals.converted & read_originals(connection, changes.stored.dataset)
     kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
     remarks = [Failure(file.path, file.reason) for file in changes.listing.skipped]
-    read, unchanged = list[Failure](), 0
+    added, changed, unchanged = list[str](), list[Failure](), 0
     for file in changes.listing.files:
         reason = None if file.path in told else changes.reason_to_read(file)
         if reason is not None:
-            read.append(Failure(file.path, reason))
+            added += [file.path] * (file.path not in known)
+            changed += [Failure(file.path, reason)] * (file.path in known)
             continue
         entry = known[file.path]
         unchanged += entry.reason is None
         if entry.state == "kept" or entry.reason is not None:
             named = kept if entry.state == "kept" else remarks
-            named.append(Failure(file.path, entry.reason or ""))
-    return SyncPreview(
-        dataset=changes.stored.dataset,
-        root=str(changes.top),
-        added=tuple(file.path for file in read if file.path not in known),
-        changed=tuple(file for file in read if file.path in known),
-        removed=tuple(changes.vanished),
-        kept=tuple(kept),
-        remarks=tuple(remarks),
-        unchanged=unchanged,
-        stopped=stopped,
-    )
+            outcome = "indexed" if entry.documents else "not indexed"
+            named.append(Failure(file.path, entry.reason or "", outcome))
+    gone, told_of = tuple(changes.vanished), tuple(remarks)
+    files = tuple(added), tuple(changed), gone, tuple(kept), told_of
+    return SyncPreview(changes.stored.dataset, str(changes.top), *files, unchanged, stopped)

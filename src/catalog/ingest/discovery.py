@@ -198,6 +198,7 @@ class _Walk:
         """Add the files of one folder; yield the folders to enter."""
         folders = {entry.name for entry in entries if _is_folder(entry)}
         files = {nfc(entry.name) for entry in entries if entry.name not in folders}
+        folded = set(map(str.casefold, files))
         for entry in entries:
             path, is_folder = base + entry.name, entry.name in folders
             named = nfc(path) + "/" * is_folder
@@ -205,7 +206,7 @@ class _Walk:
             self.unmatched = {one: rule for one, rule in rules_left if rule.verdict(named) is None}
             try:
                 if is_metadata(path):  # a folder of that name, too
-                    self._add_beside(path, files)
+                    self._add_beside(path, files, folded)
                 elif self._visit_entry(path, entry, rules, is_folder=is_folder):
                     yield path + "/"
             except OSError as error:
@@ -234,9 +235,9 @@ class _Walk:
                 self._add(path, self.found.top / path, info)
         return False
 
-    def _add_beside(self, path: str, files: Collection[str]) -> None:
+    def _add_beside(self, path: str, files: Collection[str], folded: Collection[str]) -> None:
         name = nfc(path).rpartition("/")[2]
-        is_read, target = is_rightly_named(name, files), name.removesuffix(SIDECAR)
+        is_read, target = is_rightly_named(name, files, folded), name.removesuffix(SIDECAR)
         self.found.beside[nfc(path)] = self.found.top / path if is_read else None
         if not is_read:
             self._skip(path, _MISNAMED)

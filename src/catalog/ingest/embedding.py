@@ -165,7 +165,8 @@ class _EmbeddingRun:
         failed = list[Failure]()
         for path, reasons in self._failed.items():
             count, first = len(reasons), next(iter(reasons.values()))
-            failed += [Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {first}")]
+            reason = f"{count} passage{'s' * (count > 1)} not embedded: {first}"
+            failed.append(Failure(path, reason, "indexed"))
         self._notes += [_ESTIMATED] if self._usage and self._usage.requests else []
         self._notes += [f"{self._unlike} {_UNLIKE}"] if self._unlike else []
         with self._database.read() as connection:

@@ -23,13 +23,7 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.chunking import Cut, DocumentChunker
 from catalog.ingest.sync_report import in_groups
 from catalog.store import Database, embedding_cache
-from catalog.store.revisions import (
-    NewChunk,
-    NewRevision,
-    content_hash,
-    ensure_dataset,
-    publish_all,
-)
+from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_dataset, publish_all
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -120,16 +114,9 @@ class EmbeddedText:
 
     def stored_windows(self, chunk: Chunk) -> tuple[str, ...]:
         """Return the texts to embed for a stored chunk, the same as when it was cut."""
-        span = ChunkSpan(
-            0,
-            len(chunk.text),
-            heading_path=chunk.heading_path,
-            modality=chunk.modality,
-            locator=chunk.locator,
-            cues=chunk.cues,
-            sections=chunk.sections,
-            context=chunk.context,
-        )
+        same = ["heading_path", "modality", "locator", "cues", "sections", "context"]
+        known = {name: getattr(chunk, name) for name in same}
+        span = ChunkSpan(0, len(chunk.text), **known)
         document = ParsedDocument(chunk.path, chunk.text, chunk.title, chunk.file_type)
         return self.windows(document, span)
 
@@ -185,21 +172,12 @@ class Pipeline:
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -> str:
     """Identify how documents are read, cut and embedded; a change means to do it again."""
-    parts = (
-        TEXTS_VERSION,
-        settings.chunk_size,
-        settings.chunk_overlap,
-        settings.chunk_min_size,
-        settings.transcript_window_seconds,
-        settings.transcript_part_seconds,
-        settings.embed_context,
-        embed_model.document_prefix,
-        embed_model.encoder.fingerprint,
-        embed_model.encoder.counter.name,
-        # the default is left out: documents were made before there was a choice
-        *([settings.embed_context_form] if settings.embed_context_form != "place" else ()),
-    )
-    return ids.sha1_hex("|".join(str(part) for part in parts))[:16]
+    chunks = ["chunk_size", "chunk_overlap", "chunk_min_size", "transcript_window_seconds"]
+    used = [getattr(settings, it) for it in (*chunks, "transcript_part_seconds", "embed_context")]
+    encoder, form = embed_model.encoder, settings.embed_context_form
+    used += [embed_model.document_prefix, encoder.fingerprint, encoder.counter.name]
+    used += [form] * (form != "place")  # documents were made before there was a choice
+    return ids.sha1_hex("|".join(map(str, [TEXTS_VERSION, *used])))[:16]
 
 
 def cut_document(

@@ -17,7 +17,7 @@ from catalog.ingest.readers import ReadFailure, read_file
 from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, LEVEL, UNREADABLE, take_title
 from catalog.ingest.readers.opening import digest_file
-from catalog.ingest.readers.registry import EXTENSIONS
+from catalog.ingest.readers.registry import EXTENSIONS, at_levels
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
@@ -144,12 +144,14 @@ class FileOutcome:
             top, limits = changes.top, changes.limits
             self.digest = digest_file(file.absolute, root=top)  # first, to notice later changes
             changes.sidecars.levels_of(file.path)  # raises if a sidecar cannot be read
+            levels = list(self._levels_of_originals(changes))
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
                     self.fail(item.path, item.reason)
                     self.refused |= {item.document} if item.document is not None else set()
                     continue
                 named = changes.originals.name_original(drop_claims(item), file.path)
+                named = at_levels(named, named.metadata.get(LEVEL), *levels)
                 try:
                     beside = changes.sidecars.fields_of(named, file.path)
                 except ReadError as error:
@@ -173,6 +175,18 @@ class FileOutcome:
             reason = f"the reader failed: {type(error).__name__}: {error}"
             self.fail(file.path, reason, retry=True)
             self.is_whole = False
+
+    def _levels_of_originals(self, changes: FolderChanges) -> Iterator[MetadataValue | None]:
+        limits = replace(changes.limits, labels_only=True)
+        originals = changes.originals.converted_from(self.file.path)
+        for one in filter(None, map(changes.files.get, originals)):
+            try:
+                for item in read_file(one.absolute, one.path, root=changes.top, limits=limits):
+                    yield None if isinstance(item, ReadFailure) else item.metadata.get(LEVEL)
+            except TransientReadError:
+                raise
+            except ReadError:  # such as a picture: it states nothing
+                continue
 
     def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
         """Return the file's known documents that were not read but may still be in it."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import cast
 
 from catalog.core.documents import MetadataValue, Modality, ParsedDocument
 from catalog.core.errors import ReadError
@@ -51,13 +52,17 @@ class Originals:
         """Return the files from which the one at this path may be made, likeliest first."""
         return self._beside.get(file, ())
 
+    def converted_from(self, file: str) -> list[str]:
+        """Return the originals that are not read, because this text of them is."""
+        return [one for one in self.beside(file) if _is_conversion(file, one)]
+
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
         """Return a document of the file under the name and type of its original, if known."""
         if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
         if any(segment.time_start is not None for segment in document.segments):
             return self._of_recording(document, file)
-        named = [one for one in self.beside(file) if _is_conversion(file, one)]
+        named = self.converted_from(file)
         return add_segments(document, {"source_file": named[0]}) if len(named) == 1 else document
 
     def _of_recording(self, document: ParsedDocument, file: str) -> ParsedDocument:
@@ -86,7 +91,11 @@ def _is_conversion(file: str, original: str) -> bool:
 
 SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
 _MAX_BYTES = 4 * 65_536 + 4  # of the characters that ``parse_yaml`` takes, and one more
-_FORM = re.compile(r"(.+\.meta|\.catalog)\.(ya?ml|json)", re.IGNORECASE | re.DOTALL)
+_FORM = re.compile(  # and how programs name a copy
+    r"(.+\.meta|\.catalog)( ?\(\d+\)| copy[\d ]*| - [^./]*)?\.(?:ya?ml|json)"
+    r"(~|\.(?:txt|bak|old|orig|save|tmp))?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def is_metadata(path: str) -> bool:
@@ -94,9 +103,14 @@ def is_metadata(path: str) -> bool:
     return _FORM.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def is_rightly_named(name: str, files: Collection[str]) -> bool:
-    """Return whether a metadata file can be read; ``files`` are the names in its folder."""
+def is_rightly_named(name: str, files: Collection[str], folded: Collection[str]) -> bool:
+    """Return whether a metadata file can be read; ``files`` are the names in its folder.
+
+    ``folded`` are these names without regard to case: one in another case is a mistake.
+    """
     target = name.removesuffix(SIDECAR)
+    if target != name and target not in files and target.casefold() in folded:
+        return False
     is_known = target in files or split_extension(target)[1].lower() in EXTENSIONS
     is_for_one = target != name and (is_known or file_type_of(target) is not None)
     return is_for_one or name == FOLDER_FILE
@@ -108,8 +122,10 @@ def find_beside(root: Path, path: str) -> dict[str, Path | None]:
     for folder in filter(lambda one: (root / one).is_dir(), dict.fromkeys(_folders_above(path))):
         entries = {nfc(entry.name): entry for entry in (root / folder).iterdir()}
         files = {name for name, entry in entries.items() if not entry.is_dir()}
+        folded = set(map(str.casefold, files))
         for name in filter(is_metadata, entries):
-            found[nfc(folder) + name] = entries[name] if is_rightly_named(name, files) else None
+            is_read = is_rightly_named(name, files, folded)
+            found[nfc(folder) + name] = entries[name] if is_read else None
     return found
 
 
@@ -117,7 +133,8 @@ class Sidecars:
     """The metadata files of a listing, by path, and their fields for a document.
 
     No path to a file may lead out of ``root``. A misnamed file (``None``) gives the level
-    ``unreadable`` to all whose path begins with its own up to the first dot of its name.
+    ``unreadable`` to all whose path begins with its own up to the first dot of its name, in any
+    case; but a copy of a rightly named one that is there, too, says nothing.
     ``links`` has the targets of symlinks.
     """
 
@@ -134,8 +151,12 @@ class Sidecars:
         for file in sorted(files):
             folder, _, name = file.rpartition("/")
             original = file.removesuffix(SIDECAR)
+            form = cast("re.Match[str]", _FORM.fullmatch(name))
+            is_copy = form[2] or form[3]
+            if is_copy and f"{file.removesuffix(name)}{form[1]}.yaml" in self._files:
+                continue
             if file not in self._files:
-                self._closed.add(file.removesuffix(name) + name.partition(".")[0])
+                self._closed.add((file.removesuffix(name) + name.partition(".")[0]).casefold())
             elif file_type_of(original):
                 self._by_stem[split_extension(original)[0]].append(file)
             else:
@@ -185,7 +206,8 @@ class Sidecars:
 
     def _is_closed(self, path: str) -> bool:
         paths = {path, self._links.get(path, path), path.replace(f"{CONVERTED}/", "")}
-        starts = {one[:end] for one in paths for end in range(len(one) + 1)} if self._closed else ()
+        paths = set(map(str.casefold, paths)) if self._closed else set()
+        starts = {one[:end] for one in paths for end in range(len(one) + 1)}
         return not self._closed.isdisjoint(starts)
 
     def _hash_folder(self, folder: str) -> str:

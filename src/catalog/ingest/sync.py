@@ -252,11 +252,8 @@ class SyncRun:
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float
     ) -> ManifestEntry:
-        fingerprint, stamps = (
-            self._changes.fingerprint(file.path, reason),
-            (file.size, file.mtime_ns),
-        )
-        entry = ManifestEntry(file.path, *stamps, fingerprint, state, reason, seen_at)
+        now = self._changes.fingerprint(file.path, reason)
+        entry = ManifestEntry(file.path, file.size, file.mtime_ns, now, state, reason, seen_at)
         return replace(entry, mount=file.mount, ctime_ns=file.ctime_ns, inode=file.inode)
 
     def remove_vanished(self) -> None:
@@ -279,12 +276,8 @@ class SyncRun:
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, with the dataset's present counts."""
-        notes, kept, files_kept = (
-            [*self._changes.notes()],
-            sum(self._kept.values()),
-            len(self._kept),
-        )
-        if files_kept:
+        notes, kept = [*self._changes.notes()], sum(self._kept.values())
+        if files_kept := len(self._kept):
             they = f"{kept} document{'s' * (kept > 1)} of {files_kept} file{'s' * (files_kept > 1)}"
             notes.append(f"kept {they} unchanged: the new content could not be read")
         for first in list(self._uncounted.values())[:1]:
@@ -297,13 +290,21 @@ class SyncRun:
             totals = count_totals(connection, dataset, none_waits=none_waits)
             files = manifest.count_files(connection, dataset)
             skipped -= manifest.entries(connection, dataset).keys() if skipped else set()
+            documents = manifest.known_documents(connection, dataset) if self.failed else {}
+        outcomes = dict.fromkeys(
+            [*documents, *(it["file"] for it in documents.values())], "indexed"
+        )
+        outcomes |= dict.fromkeys(self._kept, "kept as it was")
+        failed = [
+            Failure(it.path, it.reason, outcomes.get(it.path, it.outcome)) for it in self.failed
+        ]
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,
             embedded=0,
             reused=totals.vectors,
             embedded_chunks=totals.embedded,
-            failed=tuple(self.failed),
+            failed=tuple(failed),
             seconds=seconds,
             words_seconds=seconds,
             files=files.listed + len(skipped),

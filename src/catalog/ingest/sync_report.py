@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -14,20 +13,18 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 METADATA = "metadata not taken: "
-_INDEXED = re.compile(rf"read as |{METADATA}|\d+ passages? not embedded: ")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file or document that was not, or not completely, indexed, and why."""
+    """A file or document that was not, or not completely, indexed, and why.
+
+    ``outcome`` begins a sentence about it: ``indexed``, ``kept as it was`` or ``not indexed``.
+    """
 
     path: str
     reason: str
-
-    @property
-    def outcome(self) -> str:
-        """``indexed`` or ``not indexed``, the beginning of a sentence about the file."""
-        return "indexed" if _INDEXED.match(self.reason) else "not indexed"
+    outcome: str = field(default="not indexed", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

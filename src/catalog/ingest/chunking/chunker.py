@@ -122,14 +122,9 @@ class _DocumentCutter:
         page = bisect_right(pages, start)
         breaks = pages[page : bisect_left(pages, end)]
         places = self._doc.places.part(start, end)
-        locator = Locator(
-            page=page or None,
-            page_end=last_page(page or None, breaks),
-            line_start=bisect_right(self._lines, start),
-            line_end=bisect_right(self._lines, end - 1),
-            time_start=cues[0].time_start if cues else None,
-            time_end=max(cue.time_end for cue in cues) if cues else None,
-        )
+        times = (cues[0].time_start, max(cue.time_end for cue in cues)) if cues else ()
+        lines = bisect_right(self._lines, start), bisect_right(self._lines, end - 1)
+        locator = Locator(page or None, last_page(page or None, breaks), *lines, *times)
         return ChunkSpan(
             start,
             end,

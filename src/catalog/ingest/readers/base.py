@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol
 
@@ -27,8 +27,9 @@ class ReadLimits:
     ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a PDF,
     Word, PowerPoint, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when
     unpacked. ``pages`` counts pages, slides or chapters, ``characters`` what comes out. ``seconds``
-    and ``memory_bytes`` bound the process that reads such a file. ``attachment`` is the path of the
-    only attachment of a mail to read, "" for none of them.
+    and ``memory_bytes`` bound the process that reads such a file. With
+    ``labels_only`` a document may lack its text. ``fatal`` are the hashes of attached files that
+    ended the process; ``starting`` is told the hash of each before it is read, and "" after it.
     """
 
     text_bytes: int = 20_000_000
@@ -38,7 +39,9 @@ class ReadLimits:
     characters: int = 50_000_000
     seconds: float = 600.0
     memory_bytes: int = 2_000_000_000
-    attachment: str | None = None
+    labels_only: bool = False
+    fatal: tuple[str, ...] = ()
+    starting: Callable[[str], object] = bool
 
     @classmethod
     def of(cls, settings: IngestSettings) -> ReadLimits:
@@ -71,8 +74,6 @@ class ReadFailure:
 
 Items = Iterator[ParsedDocument | ReadFailure]
 """What a reader yields."""
-LEFT_TO_ITSELF = "not read with the mail"
-"""The reason of a failure for an attachment that the limits leave out."""
 
 
 class Reader(Protocol):
@@ -223,17 +224,10 @@ class JoinedText:
         """
         fields, first = dict(metadata), [heading.title for heading in self.headings[:1]]
         text = "\n\n".join(self._blocks)
-        if not text:
+        if not text and not self.limits.labels_only:
             raise EmptyDocumentError("empty: no text")
-        return ParsedDocument(
-            path=path,
-            text=text,
-            title=choose_title(path, title or take_title(fields), *first),
-            file_type=file_type,
-            metadata=fields,
-            headings=tuple(self.headings),
-            atomic=tuple(self.atomic),
-            tables=tuple(self.tables),
-            pages=tuple(min(page, len(text)) for page in pages),
-            places=self._places.places(),
-        )
+        named = choose_title(path, title or take_title(fields), *first)
+        parts = tuple(self.headings), tuple(self.atomic), tuple(self.tables)
+        document = ParsedDocument(path, text, named, file_type, "file", fields, *parts)
+        starts = tuple(min(page, len(text)) for page in pages)
+        return replace(document, pages=starts, places=self._places.places())

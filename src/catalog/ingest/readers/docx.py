@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import BinaryIO
 
-from catalog.core.documents import Heading
+from catalog.core.documents import Heading, MetadataValue
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder
 from catalog.ingest.readers import tables
@@ -17,6 +17,7 @@ from catalog.ingest.readers.base import MAX_TITLE, Items, JoinedText, ReadLimits
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.formulas import LOWERED, RAISED, formula_text
 from catalog.ingest.readers.html import extract
+from catalog.ingest.readers.metadata import LEVEL, one_level
 from catalog.ingest.readers.office import Package, R, join_runs
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -46,9 +47,10 @@ class DocxReader:
     def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the one document of the file, and a remark on what is left out."""
         package = Package(handle, limits, "word/document.xml")
-        metadata = package.metadata()
+        metadata, story = package.metadata(), _Story(package)
+        metadata |= one_level(metadata.get(LEVEL), *story.levels)
         joined, numbers = JoinedText(limits, "paragraph"), count(1)
-        for block in _Story(package).blocks:
+        for block in story.blocks:
             places, offset, text = PlacesBuilder("paragraph"), 0, "\n".join(block.lines)
             for line in block.lines:
                 places.add(offset, next(numbers))
@@ -78,6 +80,7 @@ class _Story:
 
     def __init__(self, package: Package) -> None:
         self.blocks: list[_Block] = []
+        self.levels: list[MetadataValue | None] = []  # of web pages in the document
         self._package, self._main = package, package.main
         root = package.root(self._main)
         body = root.find(f"{_W}body")
@@ -203,6 +206,7 @@ class _Story:
             if is_page and part not in self._package.read:
                 self._package.read.add(part)
                 page = extract(decode(self._package.archive.read(part), declared=True))
+                self.levels.append(page.metadata.get(LEVEL))
                 levels = {one.title: one.level for one in page.headings}
                 texts = page.text.split("\n\n")
                 out += [_Block(one.split("\n"), levels.get(one, 0), "page") for one in texts]

@@ -88,7 +88,7 @@ def _read_metadata(root: Element) -> dict[str, MetadataValue]:
         value = extract(value).text if known == "description" else value
         is_new = known in ("author", "tags") or (known and known not in values)
         keys = [known] if is_new and value.casefold() not in ("", "unknown") else []
-        stated = (element.get("name", ""), element.get("property", ""))
+        stated = (local_name(element), element.get("name", ""), element.get("property", ""))
         for key in keys + [key for key in stated if LEVEL in key.casefold()]:
             values[key].append(value)
     return normalise({key: it if it[1:] or key == "tags" else it[0] for key, it in values.items()})

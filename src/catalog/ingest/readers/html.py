@@ -140,17 +140,11 @@ class _Page:
             name: next((self._meta[key] for key in keys.split() if self._meta.get(key)), None)
             for name, keys in _FIRST_OF.items()
         }
-        return ParsedDocument(
-            path="",
-            text="".join(self._pieces),
-            title="".join(self.left_out["title"]),
-            file_type="html",
-            metadata=normalise(fields | stated_levels(self._meta)),
-            headings=tuple(self._headings),
-            atomic=tuple(self._atomic),
-            tables=tuple(self._tables),
-            places=self._places.places(),
-        )
+        text, title = "".join(self._pieces), "".join(self.left_out["title"])
+        metadata = normalise(fields | stated_levels(self._meta))
+        parts = tuple(self._headings), tuple(self._atomic), tuple(self._tables)
+        document = ParsedDocument("", text, title, "html", "file", metadata, *parts)
+        return replace(document, places=self._places.places())
 
     def _why_left_out(self, tag: str, attributes: Mapping[str, str]) -> str:
         if tag in _LEFT_OUT and not (tag == "button" and self._heading):

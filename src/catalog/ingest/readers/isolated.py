@@ -23,8 +23,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
-from catalog.core.places import enclosing
-from catalog.ingest.readers.base import LEFT_TO_ITSELF, ReadFailure, ReadLimits
+from catalog.ingest.readers.base import ReadFailure, ReadLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,45 +48,43 @@ _KINDS = (ReadError, EmptyDocumentError, TransientReadError, CutShortError)
 ERRORS: dict[str, type[ReadError]] = {error.__name__: error for error in _KINDS}
 Answer = ParsedDocument | ReadFailure
 Message = str | Answer | Ended
-"""A line of an answer: the name of the file's format, as in ``registry.FORMATS``, is the first."""
+"""A line of an answer: first the file's format, as in ``registry.FORMATS``; then also ``attached``
+with the hash of the attached file that is read next, or without one after it."""
+_ATTACHED, _MOST_FATAL = "attached ", 20
 _EXIT_SECONDS = 5.0  # that a worker may take to exit after it closed its pipe
 
 
 def read_isolated(request: Request) -> Iterator[Answer]:
-    """Yield the documents and failures of a file; a mail is read without parts that end the worker.
+    """Yield the documents and failures of a file, without attached files that end the worker.
 
     Raises the reader's ``ReadError``, also for too much time or memory, or a crash of the worker.
     """
-    answers = _WORKERS.ask(request)
-    is_mail = next(answers) in ("mail", "msg")
-    try:
-        yield from cast(Iterator[Answer], list(answers) if is_mail else answers)
-    except ReadError as error:
-        if not is_mail or isinstance(error, EmptyDocumentError):
-            raise
-        yield from _read_one_by_one(request)
-
-
-def _read_one_by_one(request: Request) -> Iterator[Answer]:
-    """Yield a mail without attachments, then each of these, or why it is not read."""
-
-    def ask(attachment: str) -> list[Answer]:
-        limits = replace(request.limits, attachment=attachment)
-        return cast(list[Answer], list(_WORKERS.ask(replace(request, limits=limits)))[1:])
-
-    for item in ask(""):
-        if not isinstance(item, ReadFailure) or item.reason != LEFT_TO_ITSELF:
-            yield item
-            continue
+    fatal, seen = list[str](), set[tuple[str, str]]()
+    while True:
+        reading = ""
+        limits = replace(request.limits, fatal=tuple(fatal))
         try:
-            yield from (one for one in ask(item.path) if item.path in enclosing(one.path))
+            answers = _WORKERS.ask(replace(request, limits=limits))
+            for item in cast(Iterator[str | Answer], answers):
+                if isinstance(item, str):
+                    reading = item.partition(_ATTACHED)[2]
+                elif (name := (item.path, getattr(item, "reason", ""))) not in seen:
+                    seen.add(name)
+                    yield item
         except ReadError as error:
-            yield replace(item, reason=str(error))
+            is_death = error.__cause__ is not None
+            if not (is_death and reading) or len(fatal) == _MOST_FATAL:
+                raise
+            fatal.append(reading)
+        else:
+            return
 
 
 def send_request(pipe: BinaryIO, request: Request) -> None:
     """Write a request as one line."""
-    pipe.write(json.dumps(astuple(request)).encode() + b"\n")  # names may be no valid text
+    limits = astuple(request.limits)[:-1]  # what is told stays in the worker
+    place = [request.absolute, request.root, request.path, limits]
+    pipe.write(json.dumps(place).encode() + b"\n")  # names may be no valid text
     pipe.flush()
 
 
@@ -95,10 +92,15 @@ _MESSAGES = TypeAdapter[Message](Message, config=ConfigDict(defer_build=True))
 
 
 def send(pipe: BinaryIO, message: Message) -> None:
-    """Write one line of an answer; the last one sends what is in the buffer."""
+    """Write one line of an answer; all are sent at the end, and before what may end the worker."""
     pipe.write(_MESSAGES.dump_json(message) + b"\n")
-    if isinstance(message, Ended):
+    if isinstance(message, Ended | str):
         pipe.flush()
+
+
+def send_attached(pipe: BinaryIO, name: str) -> None:
+    """Write that the attached file with this hash is read next, or with "" that it was read."""
+    send(pipe, f"{_ATTACHED}{name}")
 
 
 def receive(line: bytes) -> Message:

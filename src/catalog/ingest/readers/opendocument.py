@@ -12,7 +12,7 @@ from catalog.ingest.readers.archive import Archive, Element, local_name, named, 
 from catalog.ingest.readers.base import Items, JoinedText, ReadLimits, file_type, read_bytes
 from catalog.ingest.readers.formulas import formula_text
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import LEVEL, normalise
+from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise
 
 _TAGS = dict.fromkeys(["body", "page", "text-box", "g", "frame", "notes", "note-body"], "div")
 _TAGS |= {"list": "ul", "list-item": "li", "list-header": "li", "line-break": "br", "p": "p"}
@@ -55,8 +55,11 @@ def read_opendocument_properties(archive: Archive | None, flat: bytes) -> dict[s
     fields: dict[str, object] = {"keywords": [text_of(one) for one in named(root, "keyword")]}
     for element in (one for meta in named(root, "meta") for one in meta):
         name, own = _FIELDS.get(local_name(element), ""), _attribute(element, "name")
-        if name or LEVEL in own.casefold():
-            fields.setdefault(name or own, text_of(element))
+        if LEVEL in own.casefold():
+            text = text_of(element)
+            fields[own] = text if fields.get(own, text) == text else UNREADABLE
+        elif name:
+            fields.setdefault(name, text_of(element))
     return fields
 
 

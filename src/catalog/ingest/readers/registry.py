@@ -170,9 +170,10 @@ _HEAD_OF_PROSE = re.compile(rf"{_HEAD.pattern}(?:[^\S\n]*+\S[^\n]*+\n?)*+", re.D
 _CLAIM = re.compile(  # as a field's name, and no Markdown heading
     r"(?:^(?!\#+[ \t])(?:NOTE\b|WEBVTT\b[^\n]{0,40}?)?[^\w\n]{0,20}(?:x-|\w{1,20}[.:])?"
     r"|\{\s{0,9}[\"']?|,\s{0,9}[\"'])"
-    rf"{LEVEL}[\w .-]{{0,20}}[\"'*_\])]{{0,4}}\s?[:=]",
+    rf"{LEVEL}[\w .-]{{0,20}}[\"'*_\])]{{0,4}}\s?[:：=]",
     re.IGNORECASE | re.MULTILINE,
 )
+_OF_WORD = re.compile(rf"<o:\w{{0,30}}{LEVEL}", re.IGNORECASE)  # in a page that Word has saved
 _NO_PROSE = ("html", "mhtml", "latex", "code", "yaml", "json", "jsonl")  # front matter counts
 
 
@@ -182,22 +183,29 @@ def label(document: ParsedDocument, top: str = "") -> ParsedDocument:
     The level is ``unreadable`` if it is misnamed, nested, stated twice, or claimed at the top
     without being read. ``top`` is the beginning of the file. No sidecar replaces the level.
     """
-    metadata, form = settle_level(document.metadata), _BY_EXTENSION.get(document.file_type)
-    levels = [metadata.get(LEVEL)]
+    document = replace(document, metadata=settle_level(document.metadata))
+    form, levels = _BY_EXTENSION.get(document.file_type), [document.metadata.get(LEVEL)]
     if form is None or not form.is_binary:
         text = document.text[document.body_start : document.body_start + _TOP]
         if document.source_type == "mail":  # whose first paragraph is its subject and people
             text = text.partition("\n\n")[2]
         is_prose = levels[0] is None and (form is None or form.name not in _NO_PROSE)
         # What the top of the file states is shown in another form by some readers.
-        at_top = _level_at_top(top, is_prose=False)
+        is_of_word = form is not None and form.name == "html" and _OF_WORD.search(top)
+        at_top = UNREADABLE if is_of_word else _level_at_top(top, is_prose=False)
         levels += [at_top or _level_at_top(text, is_prose=is_prose)]
+    return at_levels(document, *levels)
+
+
+def at_levels(document: ParsedDocument, *levels: MetadataValue | None) -> ParsedDocument:
+    """Return the document at the one level that is stated, ``unreadable`` if levels differ."""
     if not (level := one_level(*levels)):
         return document
     unread = f"its {LEVEL} cannot be read: only who may see everything finds it"
-    remarks = document.remarks + (unread,) * (level[LEVEL] == UNREADABLE)
-    written = document.written | level.keys()
-    return replace(document, metadata=metadata | level, written=written, remarks=remarks)
+    is_told = level[LEVEL] != UNREADABLE or unread in document.remarks
+    remarks = document.remarks if is_told else (*document.remarks, unread)
+    metadata, written = {**document.metadata, **level}, document.written | level.keys()
+    return replace(document, metadata=metadata, written=written, remarks=remarks)
 
 
 def _level_at_top(text: str, *, is_prose: bool) -> MetadataValue | None:

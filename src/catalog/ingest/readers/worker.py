@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -33,7 +35,9 @@ def main() -> None:
     threading.Thread(target=_exit_with, args=(int(sys.argv[2]),), daemon=True).start()
     for line in requests:
         absolute, root, path, limits = json.loads(line)
-        request = isolated.Request(absolute, root, path, ReadLimits(*limits))
+        told = partial(isolated.send_attached, answers)
+        allowed = replace(ReadLimits(*limits), starting=told)
+        request = isolated.Request(absolute, root, path, allowed)
         isolated.send(answers, _serve(request, answers))
 
 

@@ -72,14 +72,10 @@ class MboxReader:
                     continue
                 is_mail = item.path == path
                 is_untitled = item.title == item.path or (is_mail and "title" not in item.written)
-                is_in_thread = stated and item.metadata.get("thread") == stated
-                yield replace(
-                    item,
-                    path=place,
-                    title=place if is_untitled else item.title,
-                    file_type="mbox" if is_mail else item.file_type,
-                    metadata={**item.metadata, **({"thread": thread} if is_in_thread else {})},
-                )
+                if stated and item.metadata.get("thread") == stated:
+                    item = replace(item, metadata={**item.metadata, "thread": thread})
+                title, kind = place if is_untitled else item.title, "mbox" * is_mail
+                yield replace(item, path=place, title=title, file_type=kind or item.file_type)
         yield from cap_failures(failures)
         if not contents:
             raise EmptyDocumentError("empty: no mail in it")

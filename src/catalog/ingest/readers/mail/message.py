@@ -15,6 +15,7 @@ from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
 from email.utils import getaddresses, parsedate_to_datetime
+from hashlib import blake2b
 from io import BytesIO
 from mimetypes import guess_extension
 from posixpath import splitext
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import WITHIN, enclosing
+from catalog.core.places import WITHIN
 from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
@@ -43,6 +44,7 @@ _BODY = re.compile(r"multipart/|text/(?!calendar|(?:x-)?vcard|rfc822-headers)")
 _NOT_READ = re.compile(
     "(image|audio|video)/|application/(pgp|(x-)?pkcs7|ms-tnef)|message/d|text/rfc"
 )
+_FATAL = "reading it takes too much memory or time, or it is damaged"
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # stand for the tags of a quotation in the text of HTML
 
 Fields = Mapping[str, MetadataValue]
@@ -95,9 +97,11 @@ class MhtmlReader(HtmlReader):
         source = BytesIO(b'<meta charset="%b">%b' % (charset, page.data))
         url = page.header("content-location") or archive.header("snapshot-content-location")
         fields = normalise({"source_url": url.strip()})
+        levels = [_stated_level(one) for one in archive.walk()]
         for item in super().read(source, path, limits=limits):
             if isinstance(item, ParsedDocument):
-                item = replace(item, metadata={**fields, **item.metadata})
+                level = one_level(item.metadata.get(LEVEL), *levels)
+                item = replace(item, metadata={**fields, **item.metadata, **level})
             yield item
 
 
@@ -129,13 +133,8 @@ def read_message(data: bytes, path: str, *, limits: ReadLimits, file_type: str =
     text = "\n\n".join(filter(None, (head, body)))
     fields = _read_fields(mail) | one_level(*levels)
     subject = one_line(mail.header("subject"))
-    document = ParsedDocument(
-        path=path,
-        text=text,
-        title=choose_title(path, subject),
-        file_type=file_type,
-        source_type="mail",
-        metadata=fields,
+    document = replace(
+        ParsedDocument(path, text, choose_title(path, subject), file_type, "mail", fields),
         segments=tuple(mark_segments(body, len(text) - len(body))) if body else (),
         written=frozenset([*fields, "title"] if subject else fields),
     )
@@ -299,9 +298,10 @@ def read_attached(data: bytes, path: str, fields: Fields, limits: ReadLimits) ->
     A file's own tags count, its mail's date, and the authors of both. A mail has its own fields,
     but without a date that of the mail around it. What cannot be read is a failure.
     """
-    if limits.attachment is not None and limits.attachment not in enclosing(path):
-        yield ReadFailure(path, base.LEFT_TO_ITSELF, path)
+    if (name := blake2b(data, digest_size=20).hexdigest()) in limits.fatal:
+        yield ReadFailure(path, _FATAL, path)
         return
+    limits.starting(name)
     try:
         reader = load_reader(sniff(path, data[:8192], data[-8192:])[0])
         for item in reader.read(BytesIO(data), path, limits=limits):
@@ -310,6 +310,7 @@ def read_attached(data: bytes, path: str, fields: Fields, limits: ReadLimits) ->
         yield ReadFailure(path, str(error), path)
     except Exception as error:  # noqa: BLE001 - recorded: the mail and the others stay
         yield ReadFailure(path, f"the reader failed: {type(error).__name__}: {error}", path)
+    limits.starting("")
 
 
 def _belonging(item: ParsedDocument, path: str, fields: Fields) -> ParsedDocument:

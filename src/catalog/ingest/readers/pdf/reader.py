@@ -91,6 +91,10 @@ class PdfReader:
             count = len(document)
             if count > limits.pages:
                 raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
+            fields = _read_metadata(document, data)
+            if limits.labels_only:
+                yield ParsedDocument(path, "", path, "pdf", metadata=fields)
+                return
             if document.get_formtype():
                 document.init_forms()
             pages, unread = _read_pages(document, limits)
@@ -98,22 +102,17 @@ class PdfReader:
             if len(broken) == count:
                 raise ReadError("broken PDF: none of its pages can be read")
             layout.drop_running_lines(pages)
-            fields = _read_metadata(document, data)
             if any(pages):
                 text, page_starts = layout.join_pages(pages)
                 headings = _outline_headings(document, pages)
                 if len(headings) < 2:  # the letters say more than such an outline, if anything
                     headings = _font_headings(pages) or headings
                 title = _NO_TITLE.sub("", one_line(_property(document, "Title")))
-                yield ParsedDocument(
-                    path=path,
-                    text=text,
-                    title=choose_title(path, title, _largest_text(pages)),
-                    file_type="pdf",
-                    metadata=fields,
+                title = choose_title(path, title, _largest_text(pages))
+                yield replace(
+                    ParsedDocument(path, text, title, "pdf", "file", fields, pages=page_starts),
                     headings=tuple(heading for heading in headings if heading.end > heading.start),
                     tables=tuple(find_tables(pages)),
-                    pages=page_starts,
                     places=Places("page"),
                 )
             yield from _read_attached(document, path, fields, limits)

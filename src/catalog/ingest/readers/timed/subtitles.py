@@ -58,16 +58,9 @@ class SubtitleReader(WholeFileReader):
             raise EmptyDocumentError("no speech: its cues name the pictures of a preview")
         title, file_type, metadata = find_medium(path)
         transcript, segments, places = build_transcript(captions, file_type)
-        return ParsedDocument(
-            path=path,
-            text=transcript,
-            title=title,
-            file_type=file_type or "video",
-            source_type="subtitles",
-            metadata={**metadata, **({"language": language[1]} if language else {})},
-            segments=segments,
-            places=places,
-        )
+        metadata |= {"language": language[1]} if language else {}
+        about = path, transcript, title, file_type or "video", "subtitles", metadata
+        return ParsedDocument(*about, segments=segments, places=places)
 
 
 def looks_like_subtitles(text: str) -> bool:

@@ -171,16 +171,10 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
         fields["source_url"] = f"https://www.youtube.com/watch?v={video}"
     if re.fullmatch(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}", language):
         fields["language"] = language.replace("_", "-")
-    return ParsedDocument(
-        path=path,
-        text=transcript,
-        title=choose_title(str(medium["media"]), top.get("title")),
-        file_type=kind or "video",
-        source_type="transcript",
-        metadata={**medium, **frames.normalise_recording({**fields, **stated_levels(top)})},
-        segments=segments,
-        places=places,
-    )
+    title = choose_title(str(medium["media"]), top.get("title"))
+    metadata = {**medium, **frames.normalise_recording({**fields, **stated_levels(top)})}
+    about = path, transcript, title, kind or "video", "transcript", metadata
+    return ParsedDocument(*about, segments=segments, places=places)
 
 
 def _lists(top: Mapping[str, Any]) -> Iterator[tuple[int, list[Caption]]]:
