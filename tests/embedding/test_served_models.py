@@ -15,7 +15,6 @@ from catalog.embedding.encoder import EmbeddingUsage
 from catalog.embedding.json_server import JsonServer
 from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.served_model import TRIES, ServedEncoder
-from catalog.ingest.sync_report import Failure
 from catalog.search.embed_model import ResilientEmbedding
 from embedding_server import (
     FEWER,
@@ -459,10 +458,6 @@ def test_without_a_price_the_cost_is_unknown():
     assert (EmbeddingUsage(tokens=9) + EmbeddingUsage() - EmbeddingUsage()).cost is None
     both = EmbeddingUsage() + EmbeddingUsage(cost=2.0)
     assert (both.cost, (both - both).cost) == (2.0, 0.0)
-
-
-def test_a_document_whose_passages_are_not_embedded_is_not_reported_as_missing():
-    assert Failure("a.md", "2 passages not embedded: refused").outcome == "indexed"
 
 
 def test_an_address_with_a_user_and_a_key_is_refused_for_one_would_not_be_sent():

@@ -145,6 +145,16 @@ def test_the_conversion_answers_while_there_is_one_and_then_the_original(library
     assert [hit.path for hit in hits(library)] == ["paper.pdf"]
 
 
+def test_the_report_says_what_became_of_a_file(library, folder):
+    write_pdf(folder / "kept.pdf", "The walrus of the paper.")
+    write(folder, part_dot_jsonl='{"text": "A walrus."}\nnone\n', empty_dot_md="\n")
+    outcomes = {one.path: one.outcome for one in build(library, folder).failed}
+    assert outcomes == {"part.jsonl": "indexed", "empty.md": "not indexed"}
+    write(folder, kept_dot_pdf="%PDF-1.4")
+    outcomes = {one.path: one.outcome for one in Indexer(library).update("d").failed}
+    assert outcomes["kept.pdf"] == "kept as it was"
+
+
 def test_a_conversion_without_text_does_not_silence_its_original(library, folder):
     write_pdf(folder / "paper.pdf", "The walrus of the paper.")
     write(folder, _dot_converted__paper_dot_md="\n")
