@@ -21,7 +21,7 @@ from catalog.library.library import Library
 from catalog.retrieval.recordings import is_timed, seconds_around
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
-from catalog.store.lexical import get_lexical_engine
+from catalog.store.lexical.fts import FtsEngine
 
 LEGS = ("lexical", "vector", "v2")
 MODE_OF = {"lexical": "lexical", "vector": "vector", "v2": "hybrid"}
@@ -129,8 +129,7 @@ def filter_row(service: SearchServiceV2, golden: GoldenSet, corpus: Corpus) -> R
 def scope_row(library: Library, service: SearchServiceV2) -> Row:
     """11.4: ``None`` is everything and ``[]`` is nothing, in every engine and every mode."""
     vector = service.parts.query_vectors.embed("a layer mask")[0]
-    folder = library.indexes.folder(DATASET) / "fts"
-    fts = get_lexical_engine("fts", library.database, DATASET, folder)
+    fts = FtsEngine(library.database, DATASET)
     kept = {}
     nothing: list[str] = []
     for ids in (None, nothing):

@@ -8,8 +8,11 @@ import pytest
 
 from builders import make_database
 from catalog.core.errors import ConfigError
-from catalog.store.database import Database
+from catalog.core.settings import RAGv2Settings
+from catalog.store.database import Database, EngineSetup
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
+from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
+from catalog.store.lexical.fts import FtsEngine
 from catalog.testing.lexical import LexicalContract
 
 pytestmark = pytest.mark.both_stores
@@ -22,17 +25,17 @@ for _slow in (
 
 class TestBm25(LexicalContract):
     def open_engine(self, database: Database, dataset: str, folder: Path):
-        return get_lexical_engine("bm25", database, dataset, folder)
+        return Bm25Engine(WordIndex(database, dataset, folder))
 
 
 class TestFullText(LexicalContract):
     def open_engine(self, database: Database, dataset: str, folder: Path):
-        return get_lexical_engine("fts", database, dataset, folder)
+        return FtsEngine(database, dataset)
 
 
 def test_an_unknown_engine_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
     assert LEXICAL_ENGINES == ("bm25", "fts")
     database = make_database(tmp_path)
     with pytest.raises(ConfigError, match="bm25, fts"):
-        get_lexical_engine("whoosh", database, "notes", tmp_path)
+        get_lexical_engine("whoosh", EngineSetup(database, "notes", tmp_path, RAGv2Settings()))
     database.close()

@@ -121,7 +121,7 @@ def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
         weight = log1p((len(counts) - holds.sum() + 0.5) / (holds.sum() + 0.5))
         expected += weight * (counts[:, word] / (counts[:, word] + norms))
     best = np.lexsort((np.arange(len(counts)), -expected))[:k]
-    index = Words(NO_DATASET, built, [np.ones(len(part.seqs), dtype=np.bool_) for part in built])
+    index = Words(NO_DATASET, built)
     hits = index.rank([(word,) for word in words], k)
     assert [hit.seq for hit in hits] == best.tolist()
     assert [hit.score for hit in hits] == pytest.approx(expected[best].tolist(), rel=1e-12)
@@ -284,13 +284,7 @@ def test_parts_merge_into_what_a_fresh_build_gives() -> None:
     def built(*seqs: int) -> Part:
         return build_part((seq, 0, texts[seq].split()) for seq in seqs)
 
-    merged = merge_parts(
-        [
-            (built(1, 2), np.array([True, True])),
-            (built(3), np.array([False])),
-            (built(4, 5), np.array([True, True])),
-        ]
-    )
+    merged = merge_parts([built(1, 2), built(3)._replace(live=np.array([False])), built(4, 5)])
     for one, other in zip(merged, built(1, 2, 4, 5), strict=True):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
@@ -569,11 +563,15 @@ def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> N
 import sys
 from pathlib import Path
 from catalog.store.database import Database
+from catalog.core.settings import RAGv2Settings
+from catalog.store.database import EngineSetup
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.engine_types import Restriction
-database = Database.at(Path({str(tmp_path)!r}))
+home = Path({str(tmp_path)!r})
+database = Database.at(home)
 for name in ("bm25", "fts"):
-    engine = get_lexical_engine(name, database, "notes", Path({str(tmp_path)!r}) / name)
+    setup = EngineSetup(database, "notes", home / name, RAGv2Settings())
+    engine = get_lexical_engine(name, setup)
     engine.search("word", 5, Restriction("notes"))
 heavy = {{"llama_index", "scipy", "bm25s", "torch", "numba"}} & set(sys.modules)
 sys.exit(", ".join(sorted(heavy)) or 0)

@@ -11,8 +11,9 @@ import pytest
 from builders import make_database, put
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
-from catalog.store.lexical.analysis import TextAnalyzer
+from catalog.store.lexical.analysis import analyse_passage, query_terms, raw_words
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
+from catalog.store.lexical.languages import detect_language
 from passages_by_language import BY_LANGUAGE
 
 WHOLE = Restriction("notes")
@@ -106,7 +107,7 @@ def test_the_forms_of_a_word_in_several_languages_are_one_term(
     # "running" is a token of the German passage, "run" one of the English ones. Each chunk has two
     # tokens, so the norm is 1.2; two chunks of three hold the term:
     #   score = ln(1 + 1.5 / 2.5) * 1 / (1 + 1.2)
-    german = TextAnalyzer().query_terms("running", ["english", "german"])
+    german = query_terms("running", ["english", "german"])
     assert german == [("run", "running")]
     [seq] = put(database, "notes", "a.md", "run shoe")
     [other] = put(database, "notes", "b.md", "runs shoes")
@@ -148,7 +149,7 @@ def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
 def test_the_language_is_detected_by_letters_and_function_words(
     text: str, language: str | None
 ) -> None:
-    assert TextAnalyzer().language_of(text) == language
+    assert detect_language(text, raw_words(text)) == language
 
 
 @pytest.mark.parametrize(
@@ -166,9 +167,8 @@ def test_the_language_is_detected_by_letters_and_function_words(
     ],
 )
 def test_case_width_and_accents_are_of_no_account(language: str, one: str, other: str) -> None:
-    analyzer = TextAnalyzer()
-    _, tokens = analyzer.analyse(one, lambda: language)
-    terms = analyzer.query_terms(other, [language])
+    _, tokens = analyse_passage(one, lambda: language)
+    terms = query_terms(other, [language])
     assert any(token in tokens for term in terms for token in term), (tokens, terms)
 
 

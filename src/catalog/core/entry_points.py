@@ -17,7 +17,7 @@ Group = Literal["catalog.lexical", "catalog.vectors"]
 OURS: dict[Group, dict[str, str]] = {
     "catalog.lexical": {
         "bm25": "catalog.store.lexical.bm25:open_engine",
-        "fts": "catalog.store.lexical:open_full_text",
+        "fts": "catalog.store.lexical.fts:open_engine",
     },
     "catalog.vectors": {
         "flat": "catalog.store.vectors.flat:FlatEngine",

@@ -65,9 +65,8 @@ class Indexes:
                 return engine
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
-                self._lexical[name, dataset] = get_lexical_engine(
-                    name, self._database, dataset, folder, rag=rag
-                )
+                setup = EngineSetup(self._database, dataset, folder, rag)
+                self._lexical[name, dataset] = get_lexical_engine(name, setup)
             return self._lexical[name, dataset]
 
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:

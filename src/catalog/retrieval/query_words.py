@@ -20,11 +20,11 @@ from catalog.store.lexical.analysis import (
     WORD,
     Analyzer,
     Term,
-    TextAnalyzer,
     fold,
     indexed_text,
     raw_words,
     terms_of_words,
+    word_terms,
 )
 from catalog.store.lexical.base import term_weight
 from catalog.store.lexical.bm25 import Bm25Engine, Mask, Words
@@ -298,7 +298,7 @@ def find_words(
         return max((cover_of(chunk, text) for chunk in read.values()), default=1.0)
 
     if isinstance(engine, Bm25Engine):
-        found = _from_postings(engine.at(connection), engine.analyzer, text, first, seqs)
+        found = _from_postings(engine.at(connection), text, first, seqs)
         is_known = first is None or first in found.covers
         return found if is_known else replace(found, cover=cover_of_first())
     raws = list(dict.fromkeys(raw_words(text)))
@@ -317,9 +317,7 @@ def find_words(
     )
 
 
-def _from_postings(
-    index: Words, analyzer: TextAnalyzer, text: str, first: int | None, seqs: Iterable[int]
-) -> FoundWords:
+def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[int]) -> FoundWords:
     """Return which words the passages contain without reading a text.
 
     Postings do not know whether ``rtx`` and ``4090`` stand together, as ``RTX4090`` asks: passages
@@ -329,7 +327,7 @@ def _from_postings(
 
     rows = np.array(sorted({*filter(None, [first]), *seqs}), dtype=np.int64)
     terms: dict[str, list[Term]] = {}
-    for raw, of_word in analyzer.word_terms(text, index.languages):
+    for raw, of_word in word_terms(text, index.languages):
         if of_word and of_word not in terms.values():
             terms.setdefault(raw, of_word)
     if not terms:

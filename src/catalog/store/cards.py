@@ -20,7 +20,7 @@ from sqlalchemy import Connection, delete, func, insert, select, text
 
 from catalog.store.document_names import Member
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
-from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, word_forms
+from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, without_accents, word_forms
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import (
     MAX_TERMS,
@@ -162,7 +162,8 @@ def _fts_row(
     metadata = " ".join(value for field, value in fields if field not in _NOT_ABOUT)
     name = f"{document.path} {media}"
     name_words = {word.casefold() for word in fts_words(name)}
-    forms = (form for raw in raw_words(name) for form, is_plain in word_forms(raw) if is_plain)
+    raws = raw_words(without_accents(name))
+    forms = (form for raw in raws for form, is_plain in word_forms(raw) if is_plain)
     humps = " ".join(form for form in dict.fromkeys(forms) if form not in name_words)
     return {
         "rowid": document.id,

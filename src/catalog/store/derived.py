@@ -8,17 +8,17 @@ killed process leaves at worst one of an older state.
 from __future__ import annotations
 
 import json
-import math
 import os
+import struct
 import time
 import uuid
-import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ Seqs = npt.NDArray[np.int64]
 NO_DATASET = Stamp(0.0, 0, 0.0, "")
 WORTH_SAVING = 1_000  # passages: a search that had to read as many saves the index
 _ABANDONED = 3_600  # seconds after which a draft belongs to a killed process
+_UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, struct.error)
 
 
 class IndexState(Protocol):
@@ -61,15 +62,15 @@ def live_seqs(connection: Connection, dataset: str) -> Seqs:
 class Following(ABC, Generic[State]):
     """Follow one dataset; a subclass says how. Safe to share between threads.
 
-    Any number of processes may use ``file``, which is replaced as a whole. It is ignored if it is
-    damaged or was ``made_by`` something else, such as another model.
+    Any number of processes may use ``file``, an archive of NumPy arrays that is replaced as a
+    whole. It is ignored if it is damaged or was ``made_by`` something else, such as another model.
     """
 
     follows_vectors = False  # whether vectors belong to the index, in addition to passages
 
     def __init__(self, database: Database, dataset: str, file: Path, made_by: object) -> None:
         self.database, self.dataset, self.file = database, dataset, file
-        self._made_by = json.dumps([dataset, made_by])
+        self._made_by = [dataset, made_by]
         self.held: State | None = None  # the state last used
         self._on_disk: tuple[object, str] = (None, "")  # the file last read or written, its state
         self._lock = RLock()
@@ -79,18 +80,17 @@ class Following(ABC, Generic[State]):
         """Return the index in the state ``stamp``, from an earlier or later one or from nothing."""
 
     @abstractmethod
-    def pack(self, state: State) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return what to save: values for JSON, and arrays."""
+    def pack(self, state: State) -> dict[str, Array]:
+        """Return the arrays to save."""
 
     @abstractmethod
-    def unpack(self, stamp: Stamp, about: dict[str, Any], arrays: dict[str, Array]) -> State:
+    def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> State:
         """Return the state that was saved."""
 
     def at(self, connection: Connection) -> State:
         """Return the index in the state that ``connection`` sees."""
         stamp = read_stamp(connection, self.dataset) or NO_DATASET
-        held = self.held
-        if held is not None and self._word(held.stamp) == self._word(stamp):
+        if (held := self.held) is not None and self._word(held.stamp) == self._word(stamp):
             return held
         with self._lock:
             held = self._nearest(stamp)
@@ -121,19 +121,23 @@ class Following(ABC, Generic[State]):
 
     def load(self) -> State | None:
         """Return the saved state, ``None`` without a file that can be used."""
-        found = self._read()
-        if found is None or found[0]["made_by"] != self._made_by:
+        try:
+            with self.file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                about = json.loads(str(arrays["about"]))
+                is_ours = about["made_by"] == self._made_by
+                return self.unpack(Stamp(*about["stamp"]), arrays) if is_ours else None
+        except _UNREADABLE:
             return None
-        about, content = found
-        arrays, at = {}, 0
-        for name, dtype, shape in about["arrays"]:
-            flat = np.frombuffer(content, dtype, math.prod(shape), at)
-            arrays[name], at = flat.reshape(shape), at + flat.nbytes
-        return self.unpack(Stamp(*about["stamp"]), about, arrays)
 
     def is_damaged(self) -> bool:
         """Return whether the file has changed since it was written."""
-        return self.file.exists() and self._read() is None
+        try:
+            with ZipFile(self.file) as file:
+                return file.testzip() is not None
+        except FileNotFoundError:
+            return False
+        except _UNREADABLE:
+            return True
 
     def close(self) -> None:
         """Release the memory; the next search reads the file again."""
@@ -165,33 +169,15 @@ class Following(ABC, Generic[State]):
             return None
         return status.st_ino, status.st_mtime_ns
 
-    def _read(self) -> tuple[dict[str, Any], memoryview] | None:
-        """Return description and content of the file, ``None`` if it is missing or damaged."""
-        try:
-            # not mapped: if another program cut it short, this process would die of SIGBUS
-            with self.file.open("rb") as file:
-                checksum, rest = int(file.readline()), file.read()
-            end = rest.index(b"\n") + 1
-            is_whole = checksum == zlib.crc32(rest)
-            return (json.loads(rest[:end]), memoryview(rest)[end:]) if is_whole else None
-        except (OSError, ValueError):
-            return None
-
     def _write(self, state: State) -> None:
         """Replace the file; remove drafts that killed processes left."""
-        about, arrays = self.pack(state)
-        largest_first = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
-        about |= {"made_by": self._made_by, "stamp": state.stamp}
-        about["arrays"] = [(name, one.dtype.str, one.shape) for name, one in largest_first]
-        line = json.dumps(about).encode()
-        line += b" " * (-(len(line) + 1) % 8) + b"\n"  # so that the arrays are aligned in memory
-        pieces = [memoryview(line), *(np.ascontiguousarray(one).data for _, one in largest_first)]
-        checksum = reduce(lambda crc, piece: zlib.crc32(piece, crc), pieces, 0)
+        arrays: dict[str, Any] = self.pack(state)
+        arrays["about"] = np.array(json.dumps({"made_by": self._made_by, "stamp": state.stamp}))
         make_folder(folder := self.file.parent)
         draft = folder / f"{uuid.uuid4().hex}.new"
         try:
             with draft.open("wb") as file:
-                file.writelines([b"%d\n" % checksum, *pieces])
+                np.savez(file, **arrays)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.file)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from catalog.core.ids import sha1_hex
 from catalog.core.text import limit_marks
@@ -22,7 +22,6 @@ from catalog.store.lexical.languages import (
     LANGUAGES,
     LATIN_LANGUAGES,
     SCRIPTS,
-    WordRules,
     detect_language,
     stop_words,
     word_rules,
@@ -67,7 +66,7 @@ _HAN_OR_HANGUL = re.compile(f"[{_HAN}\uac00-\ud7af]")
 _LONE_HAN = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
 _LEAST_RUN = 3  # characters: a shorter run of letters or digits is not a word by itself
 _MOST_RUNS = 3  # of a word: one with more runs is an id or a hash
-_CASED = re.compile(
+CASED = re.compile(
     r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z][a-z0-9]*|[A-Z0-9]+(?![a-z])|[0-9]+"
     r"|[^A-Za-z0-9]+"
 )
@@ -75,7 +74,6 @@ _STROKES = str.maketrans("łøđı", "lodi")
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "æ": "ae", "Æ": "Ae"})
 _ACCENTS = re.compile("[\u0300-\u036f]")
 RULES = 5  # raise it with every change that gives a text other tokens
-_LETTERS = re.compile(r"[^\W\d_]+")
 _CAPITALS = 3  # words: a shorter query in capitals is taken for names
 _NOT_LATIN = frozenset(LANGUAGES) - frozenset(LATIN_LANGUAGES)
 
@@ -106,45 +104,48 @@ def _holds(text: str, line: str) -> bool:
 
 def fold(word: str) -> str:
     """Remove case and accents, so that ``Éclair`` and ``eclair`` are one word."""
-    return _without_accents(word).casefold()
+    return without_accents(word).casefold()
 
 
 def strip_accents(word: str) -> str:
     """Remove accents from a lower-case word, including strokes and the Turkish dotless i."""
-    return word if word.isascii() else _without_accents(word).translate(_STROKES)
+    return word if word.isascii() else without_accents(word).translate(_STROKES)
 
 
-def _without_accents(word: str) -> str:
+def without_accents(word: str) -> str:
+    """Remove accents, and write ligatures as two letters."""
     if word.isascii():
         return word
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", word)).translate(_LIGATURES)
     return unicodedata.normalize("NFC", plain)
 
 
-def word_forms(
-    raw: str, *, accents: bool = False, is_passage: bool = False
-) -> Iterator[tuple[str, bool]]:
+def word_forms(raw: str, *, is_passage: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield the searchable forms of a raw word, case folded, and whether each is a plain word.
 
     A compound comes first as a whole without its joints, then in parts: ``foo.barBaz`` gives
     ``foobarbaz``, ``foo``, ``barbaz``, ``bar``, ``baz``. So ``XK-320`` and ``XK320`` are the same
-    word. Only plain words may be stemmed or dropped as stop words. ``accents`` keeps accents.
-    Scripts without spaces give pairs of characters; a Han character without a Han neighbour is a
-    form, too, because it may be a word.
+    word. Only plain words may be stemmed or dropped as stop words. Scripts without spaces give
+    pairs of characters; a Han character without a Han neighbour is a form, too, because it may be a
+    word.
 
     Passages are indexed with ``is_passage``, which adds letters and numbers apart (``sha`` and
     ``256`` of ``sha256``), and every single Han and Hangul character.
     """
-    raw = raw if accents else _without_accents(raw)
     pieces = [piece for piece in _JOINT.split(raw) if piece]
-    if pieces != [raw] and len(raw) <= MAX_LENGTH:
-        joined = join_parts(raw)
-        if joined:
-            yield joined, joined.isalnum()
-            if is_passage:
-                yield from ((number, False) for number in _inner_numbers(joined))
+    if pieces != [raw] and len(raw) <= MAX_LENGTH and (joined := join_parts(raw)):
+        yield joined, joined.isalnum()
+        runs = _RUN.findall(joined) if is_passage else ()
+        if 1 < len(runs) <= _MOST_RUNS:  # the 3.11 of v3.11
+            yield from ((run, False) for run in runs if run[0].isdecimal() and not run.isdecimal())
     for piece in pieces:
-        yield from _underscored(piece, is_passage=is_passage)
+        names = [name for name in piece.split("_") if name]
+        if names != [piece] and names and len(piece) <= MAX_LENGTH:
+            joined = join_parts(piece)
+            yield joined, joined.isalnum()
+        for name in names:
+            of_name = _unspaced if UNSPACED.search(name) else _cased
+            yield from of_name(name, is_passage=is_passage)
 
 
 def join_parts(raw: str) -> str:
@@ -203,32 +204,13 @@ def join_neighbours(raws: Sequence[str]) -> Iterator[tuple[range, str]]:
             yield range(first, last + 1), joined
 
 
-def _inner_numbers(joined: str) -> Iterator[str]:
-    """Yield the numbers with joints inside a longer word: the 3.11 of ``v3.11``."""
-    runs = _RUN.findall(joined)
-    if 1 < len(runs) <= _MOST_RUNS:
-        yield from (run for run in runs if run[0].isdecimal() and not run.isdecimal())
-
-
-def _underscored(piece: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
-    names = [name for name in piece.split("_") if name]
-    if names != [piece] and names and len(piece) <= MAX_LENGTH:
-        joined = join_parts(piece)
-        yield joined, joined.isalnum()
-    for name in names:
-        if UNSPACED.search(name):
-            yield from _unspaced(name, is_passage=is_passage)
-        else:
-            yield from _cased(name, is_passage=is_passage)
-
-
 def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     yield name.casefold()[:MAX_LENGTH], True
     if len(name) > MAX_LENGTH:
         return
     humps: list[str] = []
     if not (name.islower() or name.isupper()):
-        humps = _CASED.findall(_without_accents(name))  # [A-Z] has no accented capitals
+        humps = CASED.findall(without_accents(name))  # [A-Z] has no accented capitals
     if len(humps) > 1:
         yield from ((hump.casefold(), True) for hump in humps if len(hump) > 1)
     if is_passage and not name.isalpha():
@@ -263,7 +245,7 @@ def capital_name(raw: str) -> str:
     """
     letters = _JOINT.sub("", raw)
     is_name = 1 < len(letters) <= MAX_LENGTH and letters.isalpha() and letters.isupper()
-    return _without_accents(letters) if is_name else ""
+    return without_accents(letters) if is_name else ""
 
 
 def is_in_capitals(raws: Sequence[str]) -> bool:
@@ -271,7 +253,6 @@ def is_in_capitals(raws: Sequence[str]) -> bool:
     return 2 * sum(map(str.isupper, raws)) > len(raws)
 
 
-@dataclass(frozen=True, slots=True)
 class Analyzer:
     """Fold words, drop stop words, stem the rest, and add the parts of compound words.
 
@@ -282,16 +263,9 @@ class Analyzer:
     threads.
     """
 
-    language: str = "english"
-    stop_words: bool = True
-    stemming: bool = True
-    is_passage: bool = False
-    _rules: WordRules = field(init=False, repr=False, compare=False)
-    _cache: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_rules", word_rules(self.language))
-        object.__setattr__(self, "_cache", {})
+    def __init__(self, language: str = "english", *, is_passage: bool = False) -> None:
+        self.language, self._is_passage, self._rules = language, is_passage, word_rules(language)
+        self._cache: dict[str, tuple[str, ...]] = {}
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text in order, with repetitions, in linear time."""
@@ -306,8 +280,8 @@ class Analyzer:
             tokens += self._analyse(raw) if cached is None else cached
         return tokens
 
-    def token(self, form: str, *, is_plain: bool) -> str | None:
-        """Return the token of a form with accents (:func:`word_forms`); ``None``: a stop word."""
+    def token(self, form: str, *, is_plain: bool = True) -> str | None:
+        """Return the token of one of :func:`word_forms`; ``None`` for a stop word."""
         if not is_plain:
             return strip_accents(form)
         rules = self._rules
@@ -317,16 +291,14 @@ class Analyzer:
             rules = word_rules(script.lastgroup) if script and script.lastgroup else rules
         if rules.language == "english":
             form = strip_accents(form)
-        if self.stop_words and form in rules.stop_words:
-            return None
-        return strip_accents(rules.stem(form)) if self.stemming else strip_accents(form)
+        return None if form in rules.stop_words else strip_accents(rules.stem(form))
 
     def _analyse(self, raw: str) -> tuple[str, ...]:
         forms: Iterable[tuple[str, bool]] = ((raw, True),)  # most words have a single form
         if not (raw.isascii() and raw.isalpha() and raw.islower() and len(raw) <= MAX_LENGTH):
-            forms = word_forms(raw, accents=True, is_passage=self.is_passage)
+            forms = word_forms(raw, is_passage=self._is_passage)
         analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
-        if self.is_passage and None in analysed:
+        if self._is_passage and None in analysed:
             analysed.append(capital_name(raw))
         tokens = tuple([token for token in analysed if token])
         if len(self._cache) >= _CACHED:
@@ -336,105 +308,61 @@ class Analyzer:
         return tokens
 
 
+_analyzer = lru_cache(None)(Analyzer)
+
+
+def analyzers_of(languages: Iterable[str], *, is_passage: bool = False) -> list[Analyzer]:
+    """Return an analyzer for each language; words in Latin letters have one of these, or English.
+
+    ``""`` is for texts of unknown language.
+    """
+    latin = ("english" if one in _NOT_LATIN else one for one in languages)
+    spoken = dict.fromkeys(latin) or ("english",)
+    return [_analyzer(one, is_passage=is_passage) for one in spoken]
+
+
+def fingerprint() -> str:
+    """Identify the tokens of passages; an index with another fingerprint is built again."""
+    return sha1_hex(f"{RULES}|{[' '.join(sorted(stop_words(one))) for one in LANGUAGES]}")
+
+
+def analyse_passage(text: str, otherwise: Callable[[], str | None]) -> tuple[str, list[str]]:
+    """Return the language of a passage, "" if unknown, and its tokens with repetitions.
+
+    ``otherwise`` is called for the language if it cannot be detected from the passage's words.
+    """
+    raws = raw_words(text)
+    language = detect_language(text, raws) or otherwise() or ""
+    tokens = analyzers_of([language], is_passage=True)[0].tokens_of(raws)
+    if is_in_capitals(raws):
+        tokens = [token for token in tokens if not token.isupper()]
+    return language, tokens
+
+
 Term = tuple[str, ...]
 """The tokens of one word in several languages or spellings; ``rtx 4090`` requires both tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextAnalyzer:
-    """Analyse texts, each in its own language, or all of them in ``language`` if it is set.
+def query_terms(text: str, languages: Iterable[str]) -> list[Term]:
+    """Return the terms of a query: each word's tokens in all languages, with repetitions."""
+    return [term for _, terms in word_terms(text, languages) for term in terms]
 
-    Stop words are dropped and words stemmed unless switched off. Safe to share between threads.
+
+def word_terms(text: str, languages: Iterable[str]) -> list[tuple[str, list[Term]]]:
+    """Return the raw words of a query with their terms; a stop word has none.
+
+    A word has no token in a language in which it is a stop word. It is dropped altogether if it is
+    a stop word of all the languages that have most stop words in the query. A stop word in capitals
+    is kept as a name.
     """
-
-    language: str | None = None
-    stop_words: bool = True
-    stemming: bool = True
-    _analyzers: dict[tuple[str, bool], Analyzer] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-
-    def __post_init__(self) -> None:
-        if self.language is not None:
-            word_rules(self.language)  # raises ConfigError for one that has no stemmer
-
-    @property
-    def fingerprint(self) -> str:
-        """Identify this analyzer's tokens; an index with another fingerprint is built again."""
-        lists = [" ".join(sorted(stop_words(language))) for language in LANGUAGES]
-        return sha1_hex(f"{RULES}|{self.language}|{self.stop_words}|{self.stemming}|{lists}")
-
-    def language_of(self, text: str) -> str | None:
-        """Return the language in which a text is analysed, ``None`` if it cannot be detected."""
-        return self.language or detect_language(text, raw_words(text))
-
-    def analyse(
-        self, text: str, otherwise: Callable[[], str | None]
-    ) -> tuple[str | None, list[str]]:
-        """Return the language of a passage, and its tokens with repetitions.
-
-        ``otherwise`` is called for the language if it cannot be detected from the passage's words.
-        """
-        raws = raw_words(text)
-        language = self.language or detect_language(text, raws) or otherwise()
-        tokens = self._analyzer(language, is_passage=True).tokens_of(raws)
-        if is_in_capitals(raws):
-            tokens = [token for token in tokens if not token.isupper()]
-        return language, tokens
-
-    def find_spellings(
-        self, texts: Iterable[str], tokens: Collection[str], languages: Iterable[str]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield each word of the texts, or part of a name, that has one of the tokens, with it."""
-        analyzers = self._analyzers_of(languages, is_passage=True)
-        for raw in {raw for text in texts for raw in raw_words(text)}:
-            for analyzer in analyzers:
-                for token in set(analyzer.tokens_of([raw])).intersection(tokens):
-                    for word in (*_LETTERS.findall(raw), *_CASED.findall(raw)):
-                        if token in analyzer.tokens_of([word]):
-                            yield token, word
-
-    def stems(self, words: Iterable[str], languages: Iterable[str]) -> set[str]:
-        """Return the tokens of these plain words in all languages."""
-        analyzers = self._analyzers_of(languages, is_passage=False)
-        return {token for word in words for token in _tokens_of(word, analyzers)}
-
-    def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
-        """Return the terms of a query: each word's tokens in all languages, with repetitions.
-
-        A word has no token in a language in which it is a stop word. It is dropped altogether if it
-        is a stop word of all the languages that have most stop words in the query. A stop word in
-        capitals is kept as a name.
-        """
-        return [term for _, terms in self.word_terms(text, languages) for term in terms]
-
-    def word_terms(self, text: str, languages: Iterable[str]) -> list[tuple[str, list[Term]]]:
-        """Return the raw words of a query with their terms; a stop word has none."""
-        raws, analyzers = raw_words(text), self._analyzers_of(languages, is_passage=False)
-        common = self._common_words(raws, tuple(analyzer.language for analyzer in analyzers))
-        return list(zip(raws, terms_of_words(raws, analyzers, common), strict=True))
-
-    def _analyzer(self, language: str | None, *, is_passage: bool) -> Analyzer:
-        key = (_latin(language or ""), is_passage)
-        if key not in self._analyzers:
-            of_language = Analyzer(key[0], self.stop_words, self.stemming, is_passage=is_passage)
-            self._analyzers[key] = of_language
-        return self._analyzers[key]
-
-    def _analyzers_of(self, languages: Iterable[str], *, is_passage: bool) -> list[Analyzer]:
-        languages = languages if self.language is None else (self.language,)
-        spoken = dict.fromkeys(map(_latin, languages)) or ("english",)
-        return [self._analyzer(language, is_passage=is_passage) for language in spoken]
-
-    def _common_words(self, raws: Sequence[str], languages: tuple[str, ...]) -> frozenset[str]:
-        """Return the stop words shared by the languages with most stop words in the query."""
-        if len(languages) == 1 or not self.stop_words:
-            return frozenset()
-        words = {raw.casefold() for raw in raws}
-        counts = {language: len(words & stop_words(language)) for language in languages}
-        most = max(counts.values())
-        likely = [stop_words(language) for language, count in counts.items() if count == most]
-        return frozenset.intersection(*likely) if most else frozenset()
+    raws, analyzers = raw_words(text), analyzers_of(languages)
+    dropped: frozenset[str] = frozenset()
+    if len(analyzers) > 1:
+        words, lists = {raw.casefold() for raw in raws}, [stop_words(a.language) for a in analyzers]
+        counts = [len(words & common) for common in lists]
+        likely = (common for common, n in zip(lists, counts, strict=True) if n == max(counts))
+        dropped = frozenset.intersection(*likely) if any(counts) else dropped
+    return list(zip(raws, terms_of_words(raws, analyzers, dropped), strict=True))
 
 
 def other_spellings(text: str) -> list[str]:
@@ -443,11 +371,9 @@ def other_spellings(text: str) -> list[str]:
     ``RTX 4090`` gives ``rtx4090``; ``XK-320`` gives ``xk320`` and ``xk 320``.
     """
     raws = raw_words(text)
-    spellings = []
-    for raw in raws:
-        joined = join_parts(raw)
-        spellings += [joined, " ".join(split_runs(raw)), number_within(raw)]
-    spellings += [joined for _, joined in join_neighbours(raws)]
+    spellings = [joined for _, joined in join_neighbours(raws)]
+    for raw in reversed(raws):
+        spellings[:0] = [join_parts(raw), " ".join(split_runs(raw)), number_within(raw)]
     written = {raw.casefold() for raw in raws}
     return [one for one in dict.fromkeys(spellings) if one and one not in written]
 
@@ -474,18 +400,12 @@ def terms_of_words(
 def _terms_of(
     raw: str, analyzers: Sequence[Analyzer], dropped: frozenset[str], *, has_names: bool
 ) -> list[Term]:
-    terms: list[Term] = []
     name = capital_name(raw) if has_names else ""
-    if name and any(
-        analyzer.token(name.casefold(), is_plain=True) is None for analyzer in analyzers
-    ):
-        terms.append((name,))
-    for form, is_plain in word_forms(raw, accents=True):
-        if form == "" or (is_plain and form in dropped):
-            continue
-        term = _tokens_of(form, analyzers, is_plain=is_plain)
-        if term:
-            terms.append(term)
+    is_common = name and any(one.token(name.casefold()) is None for one in analyzers)
+    terms: list[Term] = [(name,)] if is_common else []
+    for form, is_plain in word_forms(raw):
+        if form and not (is_plain and form in dropped):
+            terms += filter(None, [_tokens_of(form, analyzers, is_plain=is_plain)])
     if terms and not raw.isalpha():
         apart = [_tokens_of(run, analyzers)[:1] for run in split_runs(raw)]
         if apart and all(apart):
@@ -499,8 +419,3 @@ def _terms_of(
 def _tokens_of(form: str, analyzers: Sequence[Analyzer], *, is_plain: bool = True) -> Term:
     tokens = (analyzer.token(form, is_plain=is_plain) for analyzer in analyzers)
     return tuple(dict.fromkeys(token for token in tokens if token))
-
-
-def _latin(language: str) -> str:
-    """Return the language whose rules apply to Latin letters in a text of this language."""
-    return "english" if language in _NOT_LATIN else language

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log1p
+from math import log1p, sqrt
 from typing import Protocol
 
-from catalog.store.engine_types import Hits, Restriction
+import numpy as np
+
+from catalog.store.derived import Array, Seqs
+from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 
 
 class LexicalEngine(Protocol):
-    """Keyword search over one dataset's chunks."""
+    """Keyword search over the chunks of one dataset, or of several as one."""
 
-    @property
-    def name(self) -> str:
-        """Return the engine's name in settings, stages and explanations."""
-        ...
-
-    @property
-    def dataset(self) -> DatasetNames:
-        """Return the dataset, or the datasets, that the engine searches."""
-        ...
+    name: str  # in settings, stages and explanations
+    dataset: DatasetNames
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Return the ``k`` best chunks with at least one word of ``text``, best first.
 
-        Any text is safe: no character acts as an operator. Every score is above zero. A text
-        without an indexable word, an empty corpus or an empty scope gives ``[]``. A text of stop
-        words only finds passages with these words. The answer reflects the store as committed when
-        the call began. The spread covers all chunks of the dataset, allowed or not; a chunk with
-        none of the words scores 0.
+        Any text is safe: no character acts as an operator. Every score is above zero. A text of
+        stop words only finds passages with these words. The answer reflects the store as committed
+        when the call began. The spread is of the scores of all chunks, allowed or not.
         """
         ...
 
@@ -39,26 +33,9 @@ class LexicalEngine(Protocol):
         ...
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word the number of passages with it.
+        """Return the number of passages, and for each raw word the number of passages with it.
 
-        ``words`` are raw words (:data:`catalog.store.lexical.analysis.WORD`). A stop word that is
-        not searched counts 0. An engine may stop counting a word after some thousands.
-        """
-        ...
-
-    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return words of a text that may be misspelt, each with a suggested word.
-
-        A misspelt word occurs in no passage that the restriction allows; the suggested word does.
-        An engine without a list of its words returns ``{}``.
-        """
-        ...
-
-    def languages(self) -> dict[str, int]:
-        """Return the number of passages by detected language.
-
-        ``""`` is for passages of unknown language. An engine that treats all passages as one
-        language returns ``{}``.
+        A stop word that is not searched counts 0. An engine may stop counting after some thousands.
         """
         ...
 
@@ -66,20 +43,25 @@ class LexicalEngine(Protocol):
         """Return one engine for this dataset and those of other engines of the same name."""
         ...
 
-    def refresh(self) -> None:
-        """Bring derived files up to date and save them; without it, searches are only slower.
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:  # noqa: ARG002
+        """Return words that no allowed passage has, each with a similar word that one has."""
+        return {}
 
-        On a server this also drops the data of a removed dataset.
-        """
-        ...
+    def languages(self) -> dict[str, int]:
+        """Return the number of passages by language, "" if unknown; ``{}`` without detection."""
+        return {}
+
+    def refresh(self) -> None:
+        """Save derived files, which makes searches faster; drop what a server has of no dataset."""
+        return
 
     def verify(self) -> int:
         """Return the number of derived files that changed since they were written."""
-        ...
+        return 0
 
     def close(self) -> None:
         """Release files and memory."""
-        ...
+        return
 
 
 def term_weight(passages: int, holding: int) -> float:
@@ -87,6 +69,16 @@ def term_weight(passages: int, holding: int) -> float:
     return log1p((passages - holding + 0.5) / (holding + 0.5))
 
 
-def join_names(engines: Sequence[LexicalEngine]) -> tuple[str, ...]:
-    """Return the datasets of all the engines."""
-    return tuple(name for engine in engines for name in Restriction(engine.dataset).datasets)
+def best_hits(seqs: Seqs, scores: Array, k: int, allowed: Seqs | None, passages: int) -> Hits:
+    """Return the ``k`` best allowed of scored passages, ties by row number.
+
+    The spread is that of all ``passages``; those that have no score have 0.
+    """
+    mean, square = (float(one.sum()) / max(1, passages) for one in (scores, np.square(scores)))
+    if allowed is not None:
+        scores = scores * np.isin(seqs, allowed)
+    least = np.partition(scores, -k)[-k] if len(scores) > k else 0.0
+    best = np.flatnonzero(scores >= least if least > 0 else scores > 0)
+    best = best[np.lexsort((seqs[best], -scores[best]))][:k]
+    hits = map(Hit, seqs[best].tolist(), scores[best].tolist())
+    return Hits(hits, Spread(mean, sqrt(max(0.0, square - mean * mean))))

@@ -13,7 +13,6 @@ belong to one state, so an updated index scores exactly like one that is built f
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +30,19 @@ from catalog.core.lru_cache import LRUCache
 from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_types import Hit, Hits, Restriction, Spread, Stamp, allowed_seqs
+from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
 from catalog.store.filter_sql import DatasetNames, among
-from catalog.store.lexical.analysis import Term, TextAnalyzer, indexed_text, raw_words
-from catalog.store.lexical.base import LexicalEngine, term_weight
+from catalog.store.lexical.analysis import (
+    Term,
+    analyse_passage,
+    fingerprint,
+    indexed_text,
+    query_terms,
+    raw_words,
+)
+from catalog.store.lexical.base import LexicalEngine, best_hits, term_weight
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.lexical.languages import LANGUAGES
+from catalog.store.lexical.languages import LANGUAGES, detect_language
 from catalog.store.lexical.spelling import correct_words
 from catalog.store.schema import chunks, revisions
 
@@ -57,12 +63,14 @@ Postings = tuple[Array, Array]  # ascending rows, and counts
 class Part(NamedTuple):
     """An inverted index of some passages, immutable.
 
-    ``seqs`` are their row numbers, ascending; ``lengths`` and ``languages`` describe each passage.
-    Token ``t`` is ``vocabulary[cuts[t]:cuts[t + 1]]``, ascending. It occurs ``counts[i]`` times in
-    passage ``rows[i]`` (ascending), for ``i`` from ``starts[t]`` to ``starts[t + 1]``.
+    ``seqs`` are their row numbers, ascending; ``lengths`` and ``languages`` describe each passage,
+    and ``live`` marks those that are still there. Token ``t`` is ``vocabulary[cuts[t]:cuts[t+1]]``,
+    ascending. It occurs ``counts[i]`` times in passage ``rows[i]`` (ascending), for ``i`` from
+    ``starts[t]`` to ``starts[t + 1]``.
     """
 
     seqs: Seqs
+    live: Mask
     lengths: Array
     languages: Array
     vocabulary: Array
@@ -71,14 +79,13 @@ class Part(NamedTuple):
     rows: Array
     counts: Array
 
-    def find(self, token: str) -> Postings | None:
+    def find(self, token: str) -> Postings:
         """Return the rows with a token, and its counts."""
         key = token.encode()
         at = self.position(key)
-        if at == len(self.cuts) - 1 or self.token_at(at) != key:
-            return None
-        begin, end = self.starts[at], self.starts[at + 1]
-        return self.rows[begin:end], self.counts[begin:end]
+        is_here = at < len(self.cuts) - 1 and self.token_at(at) == key
+        here = slice(self.starts[at], self.starts[at + 1]) if is_here else slice(0)
+        return self.rows[here], self.counts[here]
 
     def position(self, key: bytes) -> int:
         """Return the number of the first token that is not before a key."""
@@ -93,27 +100,26 @@ def build_part(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
     """Build a part from row number, language and tokens of each passage, ascending."""
     numbers: dict[str, int] = {}
     seqs, lengths, languages = array("q"), array("i"), array("B")
-    distinct, token_of, count_of = array("i"), array("i"), array("i")
-    for seq, language, tokens in passages:
+    rows, token_of, count_of = array("i"), array("i"), array("i")
+    for row, (seq, language, tokens) in enumerate(passages):
         counted = Counter(tokens)
         seqs.append(seq)
         lengths.append(len(tokens))
         languages.append(language)
-        distinct.append(len(counted))
+        rows.extend([row] * len(counted))
         token_of.extend([numbers.setdefault(token, len(numbers)) for token in counted])
         count_of.extend([min(count, MAX_COUNT) for count in counted.values()])
     about = np.array(seqs, np.int64), np.array(lengths, np.int32), np.array(languages, np.uint8)
-    rows = np.repeat(np.arange(len(seqs), dtype=np.int32), np.array(distinct, np.int32))
-    written = [token.encode() for token in numbers]
-    return _sorted(about, written, np.array(token_of, np.int32), rows, np.array(count_of, "u2"))
+    postings = np.array(token_of, np.int32), np.array(rows, np.int32), np.array(count_of, np.uint16)
+    return _sorted(*about, [token.encode() for token in numbers], *postings)
 
 
-def merge_parts(parts: Sequence[tuple[Part, Mask]]) -> Part:
+def merge_parts(parts: Sequence[Part]) -> Part:
     """Return the live rows of parts in this order, as if built from these alone."""
     numbers: dict[bytes, int] = {}
     columns, first = [], 0
-    for part, live in parts:
-        blob, cuts = part.vocabulary.tobytes(), part.cuts.tolist()
+    for part in parts:
+        blob, cuts, live = part.vocabulary.tobytes(), part.cuts.tolist(), part.live
         tokens = [numbers.setdefault(blob[a:b], len(numbers)) for a, b in pairwise(cuts)]
         token_of = np.repeat(np.array(tokens, np.int32), np.diff(part.starts))
         kept = live[part.rows]
@@ -121,14 +127,14 @@ def merge_parts(parts: Sequence[tuple[Part, Mask]]) -> Part:
         first += int(live.sum())
         about = (part.seqs[live], part.lengths[live], part.languages[live])
         columns.append((*about, token_of[kept], row_of, part.counts[kept]))
-    seqs, lengths, languages, token_of, rows, counts = map(
-        np.concatenate, zip(*columns, strict=True)
-    )
-    return _sorted((seqs, lengths, languages), list(numbers), token_of, rows, counts)
+    seqs, lengths, languages, *postings = map(np.concatenate, zip(*columns, strict=True))
+    return _sorted(seqs, lengths, languages, list(numbers), *postings)
 
 
 def _sorted(
-    about: tuple[Array, Array, Array],
+    seqs: Seqs,
+    lengths: Array,
+    languages: Array,
     written: Sequence[bytes],
     token_of: Array,
     rows: Array,
@@ -141,7 +147,10 @@ def _sorted(
     place[order] = np.arange(len(order), dtype=np.int32)
     by_token = np.lexsort((rows, place[token_of]))
     return Part(
-        *about,
+        seqs,
+        np.ones(len(seqs), dtype=np.bool_),
+        lengths,
+        languages,
         vocabulary=np.frombuffer(b"".join(written[n] for n in order), dtype=np.uint8),
         cuts=np.cumsum([0, *(len(written[n]) for n in order)], dtype=np.int64),
         starts=np.concatenate(([0], np.cumsum(used[order]))).astype(np.int64),
@@ -151,11 +160,11 @@ def _sorted(
 
 
 class Weighted(NamedTuple):
-    """A term's idf, number of passages, and their rows (``None``: all) with impacts."""
+    """A term's idf, its number of passages, and an impact for each of ``rows``."""
 
     idf: float
     holding: int
-    rows: Array | None
+    rows: Array | slice
     impacts: Array
 
 
@@ -165,17 +174,17 @@ class Words:
     A row is the place of a passage in ``seqs``, over all parts. Dead rows are never found.
     """
 
-    def __init__(self, stamp: Stamp, parts: Sequence[Part], masks: Sequence[Mask]) -> None:
-        self.stamp, self.parts, self.masks = stamp, tuple(parts), tuple(masks)
-        self.seqs = _join((part.seqs for part in parts), np.int64)
-        self._live = _join(masks, np.bool_)
-        self._firsts = np.cumsum([0, *(len(part.seqs) for part in parts)]).tolist()
+    def __init__(self, stamp: Stamp, parts: Sequence[Part]) -> None:
+        self.stamp, self.parts = stamp, parts or [build_part(())]
+        self.seqs, self._live, lengths, languages = (
+            np.concatenate(columns)
+            for columns in zip(*(part[:4] for part in self.parts), strict=True)
+        )
+        self._firsts = np.cumsum([0, *(len(part.seqs) for part in self.parts)]).tolist()
         self._size = int(self._live.sum())
-        lengths = _join((part.lengths for part in parts), np.int32)
         total = int(lengths[self._live].sum())
         self._norms = K1 * (1 - B + B * lengths / (total / self._size if total else 1.0))
-        spoken = _join((part.languages for part in parts), np.uint8)[self._live]
-        counts = np.bincount(spoken, minlength=len(LANGUAGES)).tolist()
+        counts = np.bincount(languages[self._live], minlength=len(LANGUAGES)).tolist()
         self.languages = {name: n for name, n in zip(LANGUAGES, counts, strict=True) if n}
         size = max(_LEAST_CACHE, _CACHE_PER_ROW * len(self.seqs))
         self._found: LRUCache[str, Postings] = LRUCache(size, _count_bytes)
@@ -194,17 +203,8 @@ class Words:
         scores = np.zeros(len(self.seqs))
         for term, times in Counter(terms).items():
             idf, _, rows, impacts = self.weigh(term)
-            if rows is None:
-                scores += times * idf * impacts
-            else:
-                scores[rows] += times * idf * impacts
-        spread = self._spread(scores)
-        if allowed is not None:
-            scores *= np.isin(self.seqs, allowed)
-        least = np.partition(scores, -k)[-k] if len(scores) > k else 0.0
-        best = np.flatnonzero(scores >= least if least > 0 else scores > 0)
-        best = best[np.lexsort((self.seqs[best], -scores[best]))][:k]
-        return Hits(map(Hit, self.seqs[best].tolist(), scores[best].tolist()), spread)
+            scores[rows] += times * idf * impacts
+        return best_hits(self.seqs, scores, k, allowed, self._size)
 
     def has(self, token: str, seqs: Seqs) -> Mask:
         """Return which of these passages have a token, without reading any text."""
@@ -227,13 +227,11 @@ class Words:
         if weighted is None:
             rows, counts = _join_alternatives({one: self.find(one) for one in held})
             impacts, holding = counts / (counts + self._norms[rows]), len(rows)
-            idf = term_weight(self._size, holding)
-            if _DENSE * holding < len(self.seqs):
-                weighted = Weighted(idf, holding, rows, impacts)
-            else:
+            weighted = Weighted(term_weight(self._size, holding), holding, rows, impacts)
+            if _DENSE * holding >= len(self.seqs):
                 of_all = np.zeros(len(self.seqs))
                 of_all[rows] = impacts
-                weighted = Weighted(idf, holding, None, of_all)
+                weighted = weighted._replace(rows=slice(None), impacts=of_all)
             self._terms.put(held, weighted)
         return weighted
 
@@ -261,31 +259,17 @@ class Words:
         return found
 
     def _read(self, token: str) -> Postings:
-        all_rows, all_counts = [], []
-        for part, first in zip(self.parts, self._firsts, strict=False):
-            if (found := part.find(token)) is not None:
-                all_rows.append(found[0] + np.int32(first) if first else found[0])
-                all_counts.append(found[1])
-        rows, counts = _join(all_rows, np.int32), _join(all_counts, np.uint16)
-        if self._size < len(self.seqs):
-            is_live = self._live[rows]
-            rows, counts = rows[is_live], counts[is_live]
-        return rows, counts
+        each = [part.find(token) for part in self.parts]
+        counts = np.concatenate([counts for _, counts in each])
+        rows = np.concatenate(
+            [rows + np.int32(first) for (rows, _), first in zip(each, self._firsts, strict=False)]
+        )
+        is_live = self._live[rows]
+        return rows[is_live], counts[is_live]
 
     @cached_property
     def _order(self) -> Array:
         return np.argsort(self.seqs, kind="stable")
-
-    def _spread(self, scores: Array) -> Spread:
-        size = max(1, self._size)
-        mean, square = float(scores.sum()) / size, float(np.square(scores).sum()) / size
-        return Spread(mean, math.sqrt(max(0.0, square - mean * mean)))
-
-
-def _join(arrays: Iterable[Array], dtype: npt.DTypeLike) -> Array:
-    """Return arrays of this type as one; a single one is not copied."""
-    several = list(arrays)
-    return several[0] if len(several) == 1 else np.concatenate([np.empty(0, dtype), *several])
 
 
 def _count_bytes(arrays: Iterable[object]) -> int:
@@ -304,13 +288,15 @@ def _join_alternatives(found: Mapping[str, Postings]) -> Postings:
     apart in a passage.
     """
     is_split = any(" " in token for token in found)
-    rows = _join((rows for rows, _ in found.values()), np.int32)
-    counts = _join(
-        (
-            counts.astype(float) * (2 if is_split and " " not in token else 1)
-            for token, (_, counts) in found.items()
-        ),
-        float,
+    rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in found.values())])
+    counts = np.concatenate(
+        [
+            np.empty(0),
+            *(
+                counts * (2.0 if is_split and " " not in token else 1.0)
+                for token, (_, counts) in found.items()
+            ),
+        ]
     )
     if len(found) <= 1:
         return rows, counts
@@ -323,40 +309,35 @@ class WordIndex(Following[Words]):
     """The keyword index of one dataset, in ``folder``; :meth:`at` gives one state of it."""
 
     def __init__(self, database: Database, dataset: str, folder: Path) -> None:
-        self.analyzer = TextAnalyzer()
-        super().__init__(database, dataset, folder / FILE, self.analyzer.fingerprint)
+        super().__init__(database, dataset, folder / FILE, fingerprint())
 
     def follow(self, connection: Connection, held: Words | None, stamp: Stamp) -> Words:
         """Mask the passages that are gone, and analyse the missing ones."""
         seqs = live_seqs(connection, self.dataset)
-        pairs = [(part, np.isin(part.seqs, seqs)) for part in (held.parts if held else ())]
-        pairs = [(part, mask) for part, mask in pairs if mask.any()]
-        there = _join((part.seqs[mask] for part, mask in pairs), np.int64)
-        missing = np.setdiff1d(seqs, there, assume_unique=True)
+        parts = [one._replace(live=np.isin(one.seqs, seqs)) for one in (held.parts if held else ())]
+        parts = [part for part in parts if part.live.any()]
+        there = [np.empty(0, np.int64), *(part.seqs[part.live] for part in parts)]
+        missing = np.setdiff1d(seqs, np.concatenate(there), assume_unique=True)
         if len(missing):
-            part = build_part(self._analyse(connection, missing))
-            pairs.append((part, np.ones(len(missing), dtype=np.bool_)))
-        changed = len(seqs) + len(pairs[0][1]) - 2 * int(pairs[0][1].sum()) if pairs else 0
+            parts.append(build_part(self._analyse(connection, missing)))
+        changed = len(seqs) + len(parts[0].seqs) - 2 * int(parts[0].live.sum()) if parts else 0
         if changed > max(CHURN_ROWS, CHURN_SHARE * len(seqs)):
-            pairs = [_merged(pairs)]
-        elif len(pairs) > MOST_PARTS:
-            pairs[1:] = [_merged(pairs[1:])]
-        return Words(stamp, [part for part, _ in pairs], [mask for _, mask in pairs])
+            parts = [merge_parts(parts)]
+        elif len(parts) > MOST_PARTS:
+            parts[1:] = [merge_parts(parts[1:])]
+        return Words(stamp, parts)
 
-    def pack(self, state: Words) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the arrays of each part with its mask."""
-        arrays = {
-            f"{number}.{name}": values
-            for number, (part, mask) in enumerate(zip(state.parts, state.masks, strict=True))
-            for name, values in {**part._asdict(), "live": mask}.items()
-        }
-        return {"parts": len(state.parts)}, arrays
+    def pack(self, state: Words) -> dict[str, Array]:
+        """Return the arrays of each part."""
+        numbered = enumerate(part._asdict() for part in state.parts)
+        return {f"{n}.{name}": values for n, part in numbered for name, values in part.items()}
 
-    def unpack(self, stamp: Stamp, about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Words:
+    def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Words:
         """Return the words that were saved."""
-        numbers = range(about["parts"])
-        parts = [Part(*(arrays[f"{n}.{name}"] for name in Part._fields)) for n in numbers]
-        return Words(stamp, parts, [arrays[f"{n}.live"] for n in numbers])
+        parts = list[Part]()
+        while f"{len(parts)}.seqs" in arrays:
+            parts.append(Part(*(arrays[f"{len(parts)}.{name}"] for name in Part._fields)))
+        return Words(stamp, parts)
 
     def _analyse(
         self, connection: Connection, seqs: Seqs
@@ -373,43 +354,40 @@ class WordIndex(Following[Words]):
             for seq, title, headings, text, document in connection.execute(batch):
                 lines = [line for lines in read_headings(headings) for line in lines]
                 indexed = indexed_text(title, lines, text)
-                language, tokens = self.analyzer.analyse(indexed, partial(language_of, document))
-                yield seq, LANGUAGES.index(language or ""), tokens
+                language, tokens = analyse_passage(indexed, partial(language_of, document))
+                yield seq, LANGUAGES.index(language), tokens
 
     def _language_of(self, connection: Connection, document: int) -> str | None:
         opening = select(func.substr(revisions.c.text, 1, OPENING))
         text = connection.scalar(opening.where(revisions.c.document_id == document))
-        return self.analyzer.language_of(text or "")
+        return detect_language(text or "", raw_words(text or ""))
 
 
-def _merged(pairs: Sequence[tuple[Part, Mask]]) -> tuple[Part, Mask]:
-    part = merge_parts(pairs)
-    return part, np.ones(len(part.seqs), dtype=np.bool_)
-
-
-class Bm25Engine:
+class Bm25Engine(LexicalEngine):
     """Keyword search over one dataset, or over several as one; safe to share between threads."""
 
     name = "bm25"
 
     def __init__(self, *indexes: WordIndex) -> None:
-        self.indexes, self.analyzer = indexes, indexes[0].analyzer
+        self.indexes, self._database = indexes, indexes[0].database
         names = tuple(index.dataset for index in indexes)
         self.dataset: DatasetNames = names if names[1:] else names[0]
-        self._database = indexes[0].database
-        self._joined: tuple[tuple[Words, ...], Words] | None = None
+        self._joined: tuple[list[Words], Words] | None = None
 
     def at(self, connection: Connection) -> Words:
         """Return the words in the state that ``connection`` sees."""
-        states = tuple(index.at(connection) for index in self.indexes)
+        states = [index.at(connection) for index in self.indexes]
         if len(states) == 1:
             return states[0]
         joined = self._joined
         if joined is None or joined[0] != states:
-            parts = [part for words in states for part in words.parts]
-            masks = [mask for words in states for mask in words.masks]
-            joined = self._joined = states, Words(NO_DATASET, parts, masks)
+            words = Words(NO_DATASET, [part for one in states for part in one.parts])
+            joined = self._joined = states, words
         return joined[1]
+
+    def _now(self) -> Words:
+        with self._database.read() as connection:
+            return self.at(connection)
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
@@ -417,20 +395,19 @@ class Bm25Engine:
             return Hits()
         with self._database.read() as connection:
             words = self.at(connection)
-            if terms := self.analyzer.query_terms(text, words.languages):
+            if terms := query_terms(text, words.languages):
                 return words.rank(terms, k, allowed_seqs(connection, restriction, words.stamp))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
 
     def is_searchable(self, text: str) -> bool:
         """Return whether the text has a word that is not a stop word."""
-        return len(self.analyzer.query_terms(text, self.languages())) > 0
+        return len(query_terms(text, self._now().languages)) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return the number of passages, and for each word the number of passages with it."""
-        with self._database.read() as connection:
-            state = self.at(connection)
-        terms = (self.analyzer.query_terms(word, state.languages) for word in words)
+        state = self._now()
+        terms = (query_terms(word, state.languages) for word in words)
         return len(state), [state.count(of_word) for of_word in terms]
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
@@ -438,12 +415,11 @@ class Bm25Engine:
         with self._database.read() as connection:
             words = self.at(connection)
             allowed = allowed_seqs(connection, restriction, words.stamp)
-            return correct_words(connection, raw_words(text), words, allowed, self.analyzer)
+            return correct_words(connection, raw_words(text), words, allowed)
 
     def languages(self) -> dict[str, int]:
         """Return the number of passages by language, with ``""`` for unknown."""
-        with self._database.read() as connection:
-            return self.at(connection).languages
+        return self._now().languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
         """Return one engine for this dataset and the other engines', with joint statistics."""

@@ -7,8 +7,8 @@ same. Qdrant is faster from about 100,000 passages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -178,17 +178,17 @@ class FlatEngine(Following[Vectors]):
         ragged = np.count_nonzero(seqs < 0) + sum(map(len, parts[1:]))
         return vectors.compact() if ragged * _RAGGED > len(seqs) else vectors
 
-    def pack(self, state: Vectors) -> tuple[dict[str, Any], dict[str, Array]]:
+    def pack(self, state: Vectors) -> dict[str, Array]:
         """Return the matrix, and what is known of its passages."""
         whole = state.compact()
         arrays: dict[str, Array] = {"rows": whole.parts[0], "seqs": whole.seqs}
         arrays |= {"known": whole.known, "waiting": whole.waiting}
-        return {"damaged": sorted(whole.damaged)}, arrays
+        return arrays | {"damaged": np.array(sorted(whole.damaged), str)}
 
-    def unpack(self, stamp: Stamp, about: dict[str, Any], arrays: dict[str, Array]) -> Vectors:
+    def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Vectors:
         """Return the vectors that were saved."""
         rows, seqs, known, waiting = (arrays[key] for key in ("rows", "seqs", "known", "waiting"))
-        return Vectors(stamp, known, [rows], seqs, waiting, about["damaged"])
+        return Vectors(stamp, known, [rows], seqs, waiting, arrays["damaged"].tolist())
 
     def refresh(self) -> None:
         """Save what changed."""
