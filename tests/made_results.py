@@ -56,6 +56,7 @@ def result(**more):
         "end_offset": 27,
         "snippet": "Rotate the\r\nAPI keys\there.",
         "snippet_lines": (120, 121),
+        "snippet_locator": ResultLocator(line_start=120, line_end=121),
         "matches": ((0, 6), (16, 20)),
         "citation": "[source: Keys, lines 120-140]",
         "relevance": 0.8312,

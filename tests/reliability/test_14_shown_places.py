@@ -8,7 +8,7 @@ from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
-from catalog.retrieval.citations import format_header
+from catalog.retrieval.citations import format_shown_place
 from fakes import open_library
 from reliability.test_14_cited_places import TEXTS, UNITS, WORDS, WRITERS
 
@@ -93,7 +93,7 @@ def shown(engine, name, word):
         if hit.link is not None:
             forms["link"] = hit.link
         if word in hit.snippet.casefold():
-            forms["header"] = format_header(hit)
+            forms["header"] = format_shown_place(hit)
             if hit.evidence is None:
                 assert forms["header"].strip("@ ") in render("search", result, Form()).out
         yield hit, forms

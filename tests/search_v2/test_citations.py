@@ -6,11 +6,9 @@ from catalog.core.documents import Chunk, Cue, Locator
 from catalog.core.query import ParsedQuery, SubQuery
 from catalog.core.results import Reranked, ResultLocator
 from catalog.retrieval.citations import (
-    format_chunk_citation,
     format_citation,
     format_clock,
-    format_header,
-    split_at_matches,
+    format_shown_place,
 )
 from catalog.retrieval.fusion import RankedList, rrf
 from catalog.retrieval.passages import Passage
@@ -128,10 +126,6 @@ def test_a_title_cannot_break_or_forge_a_citation(title, told):
     assert format_citation(chunk(title=title)) == told
 
 
-def test_a_chunk_is_cited_by_its_id():
-    assert format_chunk_citation("9f3b") == "[chunk: 9f3b]"
-
-
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [(0.0, "0:00"), (59.99, "0:59"), (60, "1:00"), (3599.9, "59:59"), (36000, "10:00:00")],
@@ -143,19 +137,19 @@ def test_a_clock_rounds_down_to_seconds(seconds, told):
 @pytest.mark.parametrize(
     ("locator", "path", "told"),
     [
-        (Locator(line_start=120, line_end=131), "keys.md", "@@ keys.md:123-124 @@"),
-        (Locator(time_start=754.2, time_end=785.9), "talk.vtt", "@@ talk.vtt 12:34-13:05 @@"),
-        (Locator(time_start=754.2, time_end=754.8), "talk.vtt", "@@ talk.vtt 12:34 @@"),
-        (Locator(time_start=754.2), "talk.vtt", "@@ talk.vtt 12:34 @@"),
-        (Locator(page=3), "book.pdf", "@@ book.pdf page 3 @@"),
-        (Locator(), "a\nb.md", "@@ a b.md @@"),
+        (Locator(line_start=120, line_end=131), "keys.md", "keys.md:123-124"),
+        (Locator(time_start=754.2, time_end=785.9), "talk.vtt", "talk.vtt 12:34-13:05"),
+        (Locator(time_start=754.2, time_end=754.8), "talk.vtt", "talk.vtt 12:34"),
+        (Locator(time_start=754.2), "talk.vtt", "talk.vtt 12:34"),
+        (Locator(page=3), "book.pdf", "book.pdf page 3"),
+        (Locator(), "a\nb.md", "a b.md"),
     ],
 )
 def test_a_header_names_the_path_and_where_the_snippet_stands(locator, path, told):
     text = "Some words stand in this line here.\n\n\nRotate the keys.\nIn the console.\n"
     shown = result(chunk(locator, path=path, text=text), query="rotate", snippet_chars=40)
     assert shown.snippet == "Rotate the keys.\nIn the console."
-    assert format_header(shown) == told
+    assert format_shown_place(shown) == told
 
 
 @pytest.mark.parametrize(
@@ -183,7 +177,7 @@ def test_a_transcript_is_cited_and_linked_at_the_second_of_the_best_sentence(
     assert (where.time_start, where.time_end) == seconds
     assert (where.line_start, where.line_end) == got.snippet_lines
     assert got.citation == f"[source: Keys, t={told}]"
-    assert format_header(got) == f"@@ talk.vtt {between} @@"
+    assert format_shown_place(got) == f"talk.vtt {between}"
     assert (got.locator.time_start, got.locator.time_end) == (754.2, 785.9)
     minutes, second = told.split(":")
     assert int(got.moment) == 60 * int(minutes) + int(second)
@@ -208,12 +202,12 @@ def test_captions_without_punctuation_are_cited_at_the_caption_that_answers():
 def test_a_transcript_without_cues_is_cited_at_its_own_seconds():
     got = result(spoken(cues=()), query="rotate", snippet_chars=20)
     assert got.citation == "[source: Keys, t=12:34]"
-    assert format_header(got) == "@@ talk.vtt 12:34-13:05 @@"
+    assert format_shown_place(got) == "talk.vtt 12:34-13:05"
 
 
 def test_a_text_that_has_lines_and_a_time_is_shown_by_its_lines():
     got = result(chunk(Locator(line_start=7, line_end=7, time_start=754.2)))
-    assert format_header(got) == "@@ notes/keys.md:7 @@"
+    assert format_shown_place(got) == "notes/keys.md:7"
     assert got.link is None
 
 
@@ -244,7 +238,7 @@ def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
     assert got.citation == f"[source: Keys, {best}]"
     first, last = shown
     pages = f"page {first}" if first == last else f"pages {first}-{last}"
-    assert format_header(got) == f"@@ a b.pdf {pages} @@"
+    assert format_shown_place(got) == f"a b.pdf {pages}"
     assert got.link == f"a%20b.pdf#page={opened}"
 
 
@@ -270,19 +264,7 @@ def test_a_recordings_address_is_linked_where_the_snippet_begins():
 
 
 def test_a_header_of_one_line_names_it_once():
-    assert (
-        format_header(result(chunk(Locator(line_start=7, line_end=7)))) == "@@ notes/keys.md:7 @@"
-    )
-
-
-def test_marks_stand_around_the_matches_and_change_nothing_else():
-    def marked(snippet, matches):
-        parts = split_at_matches(snippet, matches)
-        return "".join(f"**{text}**" if is_match else text for text, is_match in parts)
-
-    assert marked("Rotate\r\nthe keys", [(0, 6), (12, 16)]) == "**Rotate**\r\nthe **keys**"
-    assert marked("keys", [(0, 4)]) == "**keys**"
-    assert marked("keys", []) == "keys"
+    assert format_shown_place(result(chunk(Locator(line_start=7, line_end=7)))) == "notes/keys.md:7"
 
 
 def test_a_result_without_a_reranker_is_scored_and_explained_by_the_fusion():

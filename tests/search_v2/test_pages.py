@@ -7,7 +7,7 @@ import pytest
 from catalog.core.params import MODES
 from catalog.core.user_search import to_ranking
 from catalog.library.indexing import Indexer
-from catalog.retrieval.citations import format_header
+from catalog.retrieval.citations import format_shown_place
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
@@ -62,7 +62,7 @@ def test_a_snippet_has_the_pages_of_its_own_text(service):
     hit = the_book(service, "keys rotated")
     assert hit.snippet == KEYS
     assert (hit.snippet_locator.page, hit.snippet_locator.page_end) == (4, 4)
-    assert format_header(hit.model_copy(update={"snippet_lines": None})) == "@@ tea.pdf page 4 @@"
+    assert format_shown_place(hit.model_copy(update={"snippet_lines": None})) == "tea.pdf page 4"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -17,7 +17,6 @@ from catalog.retrieval.recordings import (
     format_evidence,
     format_line,
     group_transcripts,
-    keep_nearest,
     merge_windows,
     seconds_around,
     short_frame_text,
@@ -71,16 +70,6 @@ def test_the_nearest_of_very_many_passages_at_a_moment_are_loaded(opened):
         assert len(found) == 200
         assert {one.seq for one in found} > set(range(60, 240))
         assert found == sorted(found, key=lambda one: one.seq)
-
-
-def test_the_nearest_of_very_much_text_around_a_moment_is_shown(opened):
-    anchor, *near = (
-        chunk(float(start), start + 1.0, text="words " * 100, seq=seq)
-        for seq, start in enumerate((50, 80, 40, 51, 49, 10, 90), start=1)
-    )
-    kept = keep_nearest(anchor, near, max_chars=300)
-    assert [one.locator.time_start for one in kept] == [51, 49]
-    assert len(keep_nearest(anchor, near, max_chars=6000)) == len(near)
 
 
 def put(database, path, *pieces, title="Lecture", **metadata):

@@ -31,11 +31,7 @@ from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
 from catalog.interfaces.wrapping import LEAST_COLUMNS, display_width, fit, shorten, wrap
-from catalog.retrieval.citations import (
-    format_headings,
-    format_other_place,
-    format_snippet_place,
-)
+from catalog.retrieval.citations import format_headings, format_shown_place
 
 _LONGEST_DATE = 40  # characters; the text there may not be a date
 
@@ -313,7 +309,7 @@ def _result_lines(
 def _other_places(result: SearchResult, *, within: bool) -> str:
     """Return where else the text stands, ``within`` which datasets, and how many more there are."""
     shown = [
-        f"{f'{other.dataset}:' if within else ''}{one_line(format_other_place(other))}"
+        f"{f'{other.dataset}:' if within else ''}{one_line(format_shown_place(other))}"
         for other in result.also_in[:_COPIES_SHOWN]
     ]
     more = len(result.also_in) - len(shown)
@@ -330,7 +326,7 @@ def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Itera
     if evidence is not None:
         title, place = f"{within}{evidence.media}", result.modality.replace("_", " ")
     else:
-        title, place = _title(result), f"{within}{format_snippet_place(result)}"
+        title, place = _title(result), f"{within}{format_shown_place(result)}"
         title += " (quoted)" if result.modality == "quote" else ""
         if result.original is not None:
             place = f"{result.original} — {place}"
@@ -541,10 +537,8 @@ def _citation_lines(
     citation: AnswerCitation, result: SearchResult, datasets: int, width: int | None
 ) -> Iterator[str]:
     within = f"{citation.dataset}:" if datasets > 1 else ""
-    at = citation.locator
-    lines = (at.line_start, at.line_end) if at.unit == "line" and at.line_start else None
-    shown = result.model_copy(update={"snippet_locator": at, "snippet_lines": lines})
-    place = f"{within}{format_snippet_place(shown)}"
+    shown = result.model_copy(update={"snippet_locator": citation.locator})
+    place = f"{within}{format_shown_place(shown)}"
     doubt = "" if citation.verified else "  (does not support it)"
     source, place = safe(f"[{citation.n}] {one_line(citation.citation)}"), safe(f"{place}{doubt}")
     if width is None or display_width(f"{source} — {place}") <= width:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
@@ -37,30 +37,28 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
     ``record 17 of corpus.jsonl``, the headings and ``paragraphs 12-15``, or the cells of a
     workbook: ``[source: Budget › Costs!A12:F30]``. What a mail quotes from another is marked by
-    ``quoted``. Time and first page are
-    those of the best sentence, ``at``; everything else is the whole passage's. For a recording the
-    time comes before the page (of a slide), otherwise the page comes before the time. A blank title
-    is replaced by the path; square brackets become round ones, so that the citation stays one line
-    with one closing bracket.
+    ``quoted``. Time and first page are those of the best sentence, ``at``; everything else is the
+    whole passage's. A recording is cited by its time, anything else by its page first. A blank
+    title is replaced by the path; square brackets become round ones, so that the citation stays one
+    line with one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
+    place, parts = format_place(chunk, at), [name]
     if chunk.locator.cells is not None:
-        return f"[source: {f'{name} › {format_place(chunk, at)}'.translate(_BRACKETS)}]"
-    headings = ""
-    if chunk.locator.unit == "paragraph":
-        headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
-    quoted = "quoted" if chunk.modality == "quote" else ""
-    parts = ", ".join(filter(None, (name, headings, quoted, format_place(chunk, at))))
-    return f"[source: {parts.translate(_BRACKETS)}]"
+        parts = [f"{name} › {place}"]
+    else:
+        if chunk.locator.unit == "paragraph":
+            parts.append(_one_line(format_headings(chunk.heading_path, chunk.sections)))
+        parts += ["quoted" if chunk.modality == "quote" else "", place]
+    return f"[source: {', '.join(filter(None, parts)).translate(_BRACKETS)}]"
 
 
 def format_place(chunk: Chunk, at: Locator | None = None) -> str:
     """Return the place in :func:`format_citation`, such as ``lines 120-131``; "" if unknown."""
-    where = chunk.locator
-    second = where.time_start if at is None else at.time_start
+    second = (at or chunk.locator).time_start
     if second is not None and is_cited_by_time(chunk):
         return f"t={format_clock(second)}"
-    return _format_place(where, file=chunk.file, best_page=None if at is None else at.page)
+    return _format_place(chunk.locator, file=chunk.file, best_page=None if at is None else at.page)
 
 
 def format_headings(path: Sequence[str], others: Sequence[str]) -> str:
@@ -68,60 +66,26 @@ def format_headings(path: Sequence[str], others: Sequence[str]) -> str:
     return "; ".join(filter(None, (" > ".join(path), *others)))
 
 
-def format_chunk_citation(chunk_id: str) -> str:
-    """Return ``[chunk: id]``."""
-    return f"[chunk: {chunk_id}]"
+def format_shown_place(passage: SearchResult | OtherPlace) -> str:
+    """Return ``notes/keys.md:120-131``: the path, and the lines of the snippet or the copy.
 
-
-def format_header(result: SearchResult) -> str:
-    """Return ``@@ notes/keys.md:120-131 @@``: the path and the place of the snippet."""
-    return f"@@ {format_snippet_place(result)} @@"
-
-
-def format_snippet_place(result: SearchResult) -> str:
-    """Return ``notes/keys.md:120-131``: the path and the snippet's lines.
-
-    For a recording this is ``talk.vtt 12:34-13:05``, the snippet's seconds. Other units are added
-    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``, ``budget.xlsx ›
+    For a recording this is ``talk.vtt 12:34-13:05``, the seconds. Other units are added or replace
+    the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``, ``budget.xlsx ›
     Costs!A12:F30``.
     """
-    return _format_path(result, result.snippet_locator or result.locator, result.snippet_lines)
-
-
-def format_other_place(other: OtherPlace) -> str:
-    """Return the place of a copy of a result's text, in the same form."""
-    where = other.locator
-    has_lines = where.unit in ("line", "time") and where.line_start is not None
-    lines = (where.line_start, where.line_end) if has_lines else None
-    return _format_path(other, where, lines)
-
-
-def _format_path(
-    passage: SearchResult | OtherPlace,
-    where: ResultLocator,
-    lines: tuple[int | None, int | None] | None,
-) -> str:
+    where = passage.locator
+    if isinstance(passage, SearchResult):
+        where = passage.snippet_locator or where
     path, start, end = _one_line(passage.path), where.time_start, where.time_end
-    prefers_lines = lines is not None and passage.modality not in TIMED_MODALITIES
+    has_lines = where.unit in ("line", "time") and where.line_start is not None
+    prefers_lines = has_lines and passage.modality not in TIMED_MODALITIES
     if start is not None and not prefers_lines and is_cited_by_time(passage):
-        last = format_clock(start if end is None else end)
-        return f"{path} {_format_range(format_clock(start), last)}"
-    if lines is not None:
-        return f"{path}:{_format_range(*map(str, lines))}"
+        last = start if end is None else end
+        return f"{path} {_format_range(format_clock(start), format_clock(last))}"
+    if has_lines:
+        return f"{path}:{_format_range(str(where.line_start), str(where.line_end))}"
     place = _one_line(_format_place(where, file=where.file))
     return (" › " if where.cells else " ").join(filter(None, (path, place)))
-
-
-def split_at_matches(
-    snippet: str, matches: Sequence[tuple[int, int]]
-) -> Iterator[tuple[str, bool]]:
-    """Split a snippet into consecutive parts, each with whether it is a match."""
-    at = 0
-    for start, end in matches:
-        yield snippet[at:start], False
-        yield snippet[start:end], True
-        at = end
-    yield snippet[at:], False
 
 
 def recording_link(source_url: object, file: str, seconds: float) -> str:
@@ -185,14 +149,13 @@ def _format_range(first: str, last: str) -> str:
 
 def _one_line(name: str) -> str:
     """Remove control and formatting characters; replace white space of any kind by one blank."""
-    if name.isprintable():  # most names are
-        return " ".join(name.split())
-    visible = (
-        char
-        for char in name
-        if char.isspace() or char in _JOINERS or unicodedata.category(char) not in _UNSEEN
-    )
-    return " ".join("".join(visible).split())
+    if not name.isprintable():  # most names are
+        name = "".join(
+            char
+            for char in name
+            if char.isspace() or char in _JOINERS or unicodedata.category(char) not in _UNSEEN
+        )
+    return " ".join(name.split())
 
 
 def _address_at(address: str, seconds: float) -> str | None:

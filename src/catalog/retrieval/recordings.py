@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, Cue
@@ -43,7 +44,6 @@ FRAME_CHARS = 600
 _SENTENCE_CHARS = 300  # of a sentence at most; of captions without full stops, of a caption
 _LINE_SECONDS = 15  # of a line at most, unless a single cue is longer
 _LEAST_CHARS = 20  # of a line that is cut
-_SPARE = 4  # times the characters of a bundle that are looked at
 _FRAME = "video_frame"
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
@@ -107,19 +107,18 @@ def add_evidence(
     timed = [place for place, passage in enumerate(passages) if is_timed(passage.chunk)]
     if not timed:
         return expanded, ""
+    recordings: dict[tuple[str, str | None, str, Restriction | None], list[int]] = defaultdict(list)
+    for place in timed:
+        chunk, allowed = passages[place].chunk, restriction or passages[place].restriction
+        media = media_key(chunk)
+        document = chunk.source_doc_id if media is None else ""
+        recordings[chunk.dataset, media, document, allowed].append(place)
+    sizes = {"transcript_seconds": transcript_seconds, "frame_seconds": frame_seconds}
     with database.read() as connection:
-        for (*_, allowed), places in _by_recording(passages, timed, restriction).items():
+        for (*_, allowed), places in recordings.items():
             chunks = [passages[place].chunk for place in places]
             end = find_media_end(connection, chunks[0])
-            windows = [
-                seconds_around(
-                    chunk,
-                    transcript_seconds=transcript_seconds,
-                    frame_seconds=frame_seconds,
-                    media_end=end,
-                )
-                for chunk in chunks
-            ]
+            windows = [seconds_around(chunk, **sizes, media_end=end) for chunk in chunks]
             for group in group_transcripts(chunks):
                 for window, joined in merge_windows([windows[number] for number in group]):
                     bundles += 1
@@ -134,31 +133,16 @@ def add_evidence(
     return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
 
 
-def _by_recording(
-    passages: Sequence[Passage], timed: Iterable[int], restriction: Restriction | None
-) -> dict[tuple[str, str | None, str, Restriction | None], list[int]]:
-    """Group the places of passages that may be neighbours: by recording and restriction."""
-    groups: dict[tuple[str, str | None, str, Restriction | None], list[int]] = {}
-    for place in timed:
-        chunk, allowed = passages[place].chunk, restriction or passages[place].restriction
-        media = media_key(chunk)
-        key = chunk.dataset, media, chunk.source_doc_id if media is None else "", allowed
-        groups.setdefault(key, []).append(place)
-    return groups
-
-
 def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
     """Return the union of windows as disjoint windows by time, with the numbers of their parts.
 
     Windows that touch are joined.
     """
     merged: list[tuple[TimeWindow, list[int]]] = []
-    for number in sorted(range(len(windows)), key=lambda number: windows[number].start):
-        window = windows[number]
+    for number, window in sorted(enumerate(windows), key=lambda pair: pair[1].start):
         if merged and window.start <= merged[-1][0].end:
-            last, numbers = merged[-1]
-            whole = TimeWindow(last.start, max(last.end, window.end))
-            merged[-1] = whole, [*numbers, number]
+            (start, end), numbers = merged[-1]
+            merged[-1] = TimeWindow(start, max(end, window.end)), [*numbers, number]
         else:
             merged.append((window, [number]))
     return merged
@@ -171,12 +155,13 @@ def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     for number, chunk in enumerate(chunks):
-        for group in groups:
-            if not any(_repeats(chunk, chunks[other]) for other in group):
-                group.append(number)
-                break
-        else:
+        possible = (
+            group for group in groups if not any(_repeats(chunk, chunks[one]) for one in group)
+        )
+        if (group := next(possible, None)) is None:
             groups.append([number])
+        else:
+            group.append(number)
     return groups
 
 
@@ -198,23 +183,25 @@ def _evidence(
 ) -> Evidence:
     """Return the evidence of passages in one window, best first."""
     first = passages[0].chunk
-    best = {
-        passage.chunk.chunk_id: span
-        for passage in passages
-        if (span := _best_sentence(passage, words)) is not None
-    }
-    anchors = sorted(
-        (one.chunk for one in passages), key=lambda chunk: (times_of(chunk).start, chunk.seq)
-    )
+    best: dict[str, tuple[int, int]] = {}
+    for passage in passages:
+        snippet = passage.snippet
+        if snippet is None and words:
+            snippet = find_snippet(passage.chunk, words, _SENTENCE_CHARS)
+        if snippet is not None:
+            best[passage.chunk.chunk_id] = snippet.best
+    chunks = (passage.chunk for passage in passages)
+    anchors = sorted(chunks, key=lambda chunk: (times_of(chunk).start, chunk.seq))
     near: list[Chunk] = []
     if restriction is not None:
         near = load_chunks_between(connection, restriction, first, *window)
-    others = drop_repeated(anchors, keep_nearest(first, near, max_chars))
+    others = drop_repeated(anchors, near)
     metadata = [chunk.metadata for chunk in (*anchors, *others)]
     addresses = (fields["source_url"] for fields in metadata if "source_url" in fields)
     files = (fields.get("media_file") for fields in metadata)
     file = next((file for file in files if isinstance(file, str) and file), None)
     file = file or find_media_file(connection, anchors[0])
+    second = times_of(anchors[0]).start
     return Evidence(
         best_sentence=_best_line(first, best.get(first.chunk_id)),
         media=recording_name(file, anchors[0]),
@@ -223,32 +210,8 @@ def _evidence(
         end=window.end,
         lines=build_evidence_lines(anchors, others, window, max_chars=max_chars, best=best),
         anchors=tuple(chunk.chunk_id for chunk in anchors),
-        link=recording_link(
-            next(addresses, None), file or anchors[0].path, times_of(anchors[0]).start
-        ),
+        link=recording_link(next(addresses, None), file or anchors[0].path, second),
     )
-
-
-def _best_sentence(passage: Passage, words: str) -> tuple[int, int] | None:
-    """Return the place of a passage's best sentence; ``None`` without a query."""
-    if passage.snippet is not None:
-        return passage.snippet.best
-    return find_snippet(passage.chunk, words, _SENTENCE_CHARS).best if words else None
-
-
-def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[Chunk]:
-    """Return the neighbours nearest in time, up to a small multiple of ``max_chars`` characters.
-
-    More could never be shown, and a hostile transcript may have thousands of cues in a second.
-    """
-    middle, room = times_of(anchor).start, max(1, _SPARE * max_chars)
-    kept = []
-    for chunk in sorted(near, key=lambda one: (abs(times_of(one).start - middle), one.seq)):
-        if room <= 0:
-            break
-        room -= len(chunk.text) if chunk.modality != _FRAME else min(len(chunk.text), FRAME_CHARS)
-        kept.append(chunk)
-    return kept
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
@@ -293,14 +256,11 @@ def build_evidence_lines(
     another, the first stands for all of them, or an anchor if there is one. :func:`cut_lines`
     limits the text to ``max_chars`` characters.
     """
-    found = {chunk.chunk_id for chunk in anchors}
-    by_row = sorted(anchors, key=lambda chunk: chunk.seq)
-    by_row += sorted(
-        (one for one in others if one.chunk_id not in found), key=lambda chunk: chunk.seq
-    )
+    found, by_row = {chunk.chunk_id for chunk in anchors}, attrgetter("seq")
+    rest = (one for one in others if one.chunk_id not in found)
     told: dict[str, list[tuple[int, int]]] = {}  # passages overlap, and each word is shown once
     moments = []
-    for chunk in by_row:
+    for chunk in (*sorted(anchors, key=by_row), *sorted(rest, key=by_row)):
         before, base = told.setdefault(chunk.source_doc_id, []), chunk.start_offset
         cues = [
             cue._replace(start=start - base, end=end - base)
@@ -308,11 +268,9 @@ def build_evidence_lines(
             for start, end in _untold((base + cue.start, base + cue.end), before)
         ]
         before.append((base, chunk.end_offset))
-        span = (best or {}).get(chunk.chunk_id)
+        lines = _moments(chunk, cues, (best or {}).get(chunk.chunk_id))
         is_found = chunk.chunk_id in found
-        moments += [
-            line for line in _moments(chunk, cues, span) if is_found or _is_within(line, window)
-        ]
+        moments += [line for line in lines if is_found or _is_within(line, window)]
     moments.sort(key=lambda moment: (moment.time_start, moment.kind == "Screen"))
     return cut_lines(_join_cues(_show_once(moments, found)), max_chars, anchors=found)
 
@@ -344,11 +302,11 @@ def _moments(
     chunk: Chunk, cues: Iterable[Cue], best: tuple[int, int] | None
 ) -> Iterator[EvidenceLine]:
     """Yield a line for each cue of a passage, cut around its best sentence, or one for a frame."""
-    whole = times_of(chunk)
     if chunk.modality == _FRAME:
+        first, last = times_of(chunk)
         yield EvidenceLine(
-            time_start=whole.start,
-            time_end=whole.end,
+            time_start=first,
+            time_end=last,
             kind="Screen",
             speaker=None,
             text=short_frame_text(chunk.text),
@@ -409,22 +367,19 @@ def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
     """
     lines: list[EvidenceLine] = []
     for moment in moments:
-        last = lines[-1] if lines else None
-        if (
-            last is not None
-            and _join_key(last) == _join_key(moment)
-            and (moment.is_best or moment.time_end - last.time_start <= _LINE_SECONDS)
-        ):
+        last = lines[-1] if lines else moment
+        is_same = all(
+            getattr(last, name) == getattr(moment, name)
+            for name in ("chunk_id", "speaker", "is_best")
+        )
+        is_short = moment.is_best or moment.time_end - last.time_start <= _LINE_SECONDS
+        if lines and is_same and is_short:
             end = max(last.time_end, moment.time_end)
             text = f"{last.text} {moment.text}"
             lines[-1] = last.model_copy(update={"time_end": end, "text": text})
         else:
             lines.append(moment)
     return lines
-
-
-def _join_key(moment: EvidenceLine) -> tuple[str, str | None, bool]:
-    return moment.chunk_id, moment.speaker, moment.is_best
 
 
 def cut_lines(
@@ -441,31 +396,29 @@ def cut_lines(
     kept = {number: line for number, line in enumerate(lines) if line.is_best}
     if not kept:
         kept = {number: line for number, line in enumerate(lines) if line.chunk_id in anchors}
-    middles = list(kept)
-    times = [TimeWindow(line.time_start, line.time_end) for line in kept.values()]
-    windows = [window for window, _ in merge_windows(times)]
-    room = max_chars - sum(len(line.text) for line in kept.values())
+    middles, room = list(kept), max_chars - sum(len(line.text) for line in kept.values())
 
-    def side(number: int) -> tuple[int, bool]:
-        """Return the nearest kept line, and whether ``number`` is before it."""
+    def away(number: int) -> int:
+        """Return how many lines after the nearest kept one this is; negative if before."""
         place = bisect_left(middles, number)
         nearest = middles[max(0, place - 1) : place + 1]
-        middle = min(nearest, key=lambda middle: abs(number - middle), default=0)
-        return middle, number < middle
+        return min((number - middle for middle in nearest), key=abs, default=number)
 
-    def distance(number: int) -> tuple[bool, float, int]:
-        line = lines[number]
-        return line.chunk_id not in anchors, _gap(line, windows), abs(number - side(number)[0])
+    def distance(number: int) -> tuple[bool, int, float]:
+        line, middle = lines[number], lines[number - away(number)]
+        seconds = max(line.time_start - middle.time_end, middle.time_start - line.time_end)
+        return line.chunk_id not in anchors, abs(away(number)), seconds
 
     further = sorted((number for number in range(len(lines)) if number not in kept), key=distance)
-    open_sides = set(map(side, further))
+    sides = {number: (number - away(number), away(number) < 0) for number in further}
+    open_sides = set(sides.values())
     for number in further:
-        line, where = lines[number], side(number)
-        if where not in open_sides:
+        line, side = lines[number], sides[number]
+        if side not in open_sides:
             continue
         if len(line.text) > room:  # the next line of this side would leave a hole
-            open_sides.remove(where)
-            text = _cut_text(line.text, room // 2 if open_sides else room, at_end=where[1])
+            open_sides.remove(side)
+            text = _cut_text(line.text, room // 2 if open_sides else room, at_end=side[1])
             if not text or line.chunk_id not in anchors:
                 continue
             line = line.model_copy(update={"text": text})
@@ -482,16 +435,6 @@ def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
         return f"… {rest}" if rest else ""
     rest, _, _ = text[: max_chars - 2].rpartition(" ")
     return f"{rest} …" if rest else ""
-
-
-def _gap(line: EvidenceLine, windows: Sequence[TimeWindow]) -> float:
-    """Return the seconds between a line and the nearest of disjoint, sorted windows."""
-    place = bisect_right(windows, line.time_end, key=itemgetter(0))
-    gaps = [
-        max(0.0, line.time_start - end, start - line.time_end)
-        for start, end in windows[max(0, place - 1) : place + 1]
-    ]
-    return min(gaps, default=0.0)
 
 
 def format_evidence(evidence: Evidence) -> str:

@@ -29,6 +29,10 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.snippets import find_place, find_snippet
 from catalog.store.document_names import original_of
 
+_OF_CHUNK = frozenset(Chunk.__slots__)
+_OF_RESULT = sorted(_OF_CHUNK & SearchResult.model_fields.keys() - {"locator", "sections"})
+_OF_PLACE = sorted(_OF_CHUNK & OtherPlace.model_fields.keys() - {"locator"})
+
 
 class CitedPart(NamedTuple):
     """Where a part of a passage stands, its citation, and the link that opens it there."""
@@ -54,22 +58,11 @@ def to_result(
     place = snippet.locator
     has_lines = place.unit == "line" and place.line_start is not None
     best = replace(place, page=snippet.page, time_start=snippet.moment)
-    fields: dict[str, object] = {
+    fields = {name: getattr(chunk, name) for name in _OF_RESULT} | {
         "rank": rank,
         "score": passage.score,
-        "path": chunk.path,
-        "source_doc_id": chunk.source_doc_id,
-        "dataset": chunk.dataset,
-        "docid": chunk.docid,
-        "chunk_id": chunk.chunk_id,
-        "title": chunk.title,
-        "heading_path": chunk.heading_path,
         "sections": (*chunk.heading_path, *chunk.sections, *find_columns(chunk.context)),
-        "modality": chunk.modality,
         "locator": _to_locator(chunk, chunk.locator),
-        "start_offset": chunk.start_offset,
-        "end_offset": chunk.end_offset,
-        "text": chunk.text,
         "snippet": snippet.text,
         "snippet_lines": (place.line_start, place.line_end) if has_lines else None,
         "matches": snippet.matches,
@@ -79,11 +72,8 @@ def to_result(
         "link": find_link(chunk, best, evidence),
         "evidence": evidence,
         "evidence_at": evidence_at,
-        "file_type": chunk.file_type,
-        "source_type": chunk.source_type,
         "tags": _texts(chunk.metadata.get("tags")),
         "created": next(iter(_texts(chunk.metadata.get("created"))), None),
-        "modified": chunk.modified,
         "date": None if chunk.dated is None else format_timestamp(chunk.dated),
         "relevance": passage.relevance,
         "certainty": passage.certainty,
@@ -93,7 +83,7 @@ def to_result(
     if passage.copies:
         fields["also_in"] = tuple(map(_to_place, passage.copies))
     if explain:
-        fields["explain"] = explain_score(passage, fusion)
+        fields["explain"] = _explain(passage, fusion)
     result = SearchResult.model_validate(fields)
     result._chunk = chunk
     return result
@@ -102,8 +92,8 @@ def to_result(
 def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
     """Return the place of ``result.text[start:end]``, its citation, and its link.
 
-    For a result from another process the place is that of the snippet, if
-    the snippet has that part, else the whole passage's.
+    For a result from another process the place is that of the snippet, if the snippet has that
+    part, else the whole passage's.
     """
     chunk = result._chunk
     if chunk is None:
@@ -115,24 +105,25 @@ def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
     return CitedPart(_to_locator(chunk, place), cited, find_link(chunk, place, result.evidence))
 
 
-def explain_score(passage: Passage, fusion: str) -> Explanation:
+def _explain(passage: Passage, fusion: str) -> Explanation:
     """Return the parts of the score; the contributions and the bonus sum up to ``fused``."""
     fused = passage.fused
+    contributions = [
+        Contribution(
+            leg=part.source.leg,
+            engine=part.source.engine,
+            query=part.source.query,
+            origin=part.source.origin,
+            rank=part.rank,
+            raw_score=part.raw_score,
+            weight=part.source.weight,
+            contribution=part.contribution,
+        )
+        for part in fused.contributions
+    ]
     return Explanation(
         fusion=fusion,
-        contributions=tuple(
-            Contribution(
-                leg=part.source.leg,
-                engine=part.source.engine,
-                query=part.source.query,
-                origin=part.source.origin,
-                rank=part.rank,
-                raw_score=part.raw_score,
-                weight=part.source.weight,
-                contribution=part.contribution,
-            )
-            for part in fused.contributions
-        ),
+        contributions=tuple(contributions),
         bonus=fused.bonus,
         fused=fused.score,
         recency=passage.recency,
@@ -142,16 +133,9 @@ def explain_score(passage: Passage, fusion: str) -> Explanation:
 
 
 def _to_place(chunk: Chunk) -> OtherPlace:
-    return OtherPlace(
-        dataset=chunk.dataset,
-        path=chunk.path,
-        source_doc_id=chunk.source_doc_id,
-        docid=chunk.docid,
-        chunk_id=chunk.chunk_id,
-        modality=chunk.modality,
-        locator=_to_locator(chunk, chunk.locator),
-        citation=format_citation(chunk),
-    )
+    fields = {name: getattr(chunk, name) for name in _OF_PLACE}
+    fields |= {"locator": _to_locator(chunk, chunk.locator), "citation": format_citation(chunk)}
+    return OtherPlace.model_validate(fields)
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -161,20 +145,13 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
-    is_timed = where.time_start is not None and is_cited_by_time(chunk)
-    return ResultLocator(
-        unit="time" if is_timed else where.unit,
-        start=where.time_start if is_timed else where.start,
-        end=where.time_end if is_timed else where.end,
-        file=chunk.file if where.unit == "record" or WITHIN in chunk.path else None,
-        page=where.page,
-        page_end=where.page if where.page_end is None else where.page_end,
-        line_start=where.line_start,
-        line_end=where.line_end,
-        time_start=where.time_start,
-        time_end=where.time_end,
-        cells=where.cells,
-    )
+    fields = {name: getattr(where, name) for name in Locator.__slots__}
+    if where.page_end is None:
+        fields["page_end"] = where.page
+    if where.time_start is not None and is_cited_by_time(chunk):
+        fields |= {"unit": "time", "start": where.time_start, "end": where.time_end}
+    is_within = where.unit == "record" or WITHIN in chunk.path
+    return ResultLocator.model_validate(fields | {"file": chunk.file if is_within else None})
 
 
 def find_link(chunk: Chunk, where: Locator, evidence: Evidence | None = None) -> str | None:
