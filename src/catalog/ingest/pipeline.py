@@ -28,7 +28,7 @@ from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
-TEXTS_VERSION = 14  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 15  # +1 when the same file gives other chunks, metadata, or other text to embed
 TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
 
 
