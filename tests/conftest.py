@@ -22,7 +22,6 @@ import postgres
 from catalog.store import Database
 from catalog.store import database as store_database
 from catalog.store import postgres as store_postgres
-from catalog.store import sqlite as store_sqlite
 from small_documents import write_notes
 
 gc.disable()  # looking through what collecting makes costs a quarter of it
@@ -74,7 +73,7 @@ def _one_first_schema():
 @pytest.fixture(autouse=True, scope="session")
 def _one_compilation():
     """Let the stores of a process share their compiled statements; a command has one store."""
-    compiled, create = LRUCache(10_000), store_sqlite.create_engine
+    compiled, create = LRUCache(10_000), store_database.create_engine
 
     def create_sharing(*arguments, **options) -> Engine:
         engine = create(*arguments, **options)
@@ -82,7 +81,7 @@ def _one_compilation():
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        for pool in (store_sqlite, store_postgres):
+        for pool in (store_database, store_postgres):
             patch.setattr(pool, "create_engine", create_sharing)
         for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
             patch.setattr(dialect, "__hash__", lambda dialect: hash(type(dialect)))

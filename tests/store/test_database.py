@@ -127,7 +127,7 @@ def test_deleting_a_document_leaves_no_row_of_it(tmp_path):
     with database.write() as connection:
         connection.exec_driver_sql("DELETE FROM documents")
     with database.read() as connection:
-        assert set(count_orphans(connection).values()) == {0}
+        assert count_orphans(connection) == {}
         for table in ("chunks", "revisions", "document_fields", "chunk_sections", "chunk_windows"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
         assert find_damage(connection) is None

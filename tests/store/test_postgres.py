@@ -165,8 +165,8 @@ def test_a_store_on_a_server_is_no_file_to_copy(url, tmp_path):
     ("change", "says"),
     [
         ({"host": "127.0.0.1", "port": 9, "query": {}}, "cannot be reached"),
-        ({"database": "nowhere"}, "that database does not exist"),
-        ({"username": "nobody", "password": "swordfish"}, "that user does not exist"),
+        ({"database": "nowhere"}, "does not exist"),
+        ({"username": "nobody", "password": "swordfish"}, "does not exist"),
     ],
 )
 def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_path, change, says):

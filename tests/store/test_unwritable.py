@@ -8,7 +8,7 @@ import pytest
 from builders import make_database, put
 from catalog.core.errors import StoreDamagedError, StoreError
 from catalog.store import Database
-from catalog.store.sqlite import translate_errors
+from catalog.store.database import translate_errors
 
 
 class Usage(NamedTuple):

@@ -20,12 +20,13 @@ from sqlalchemy.engine import URL
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error
 from catalog.store.database import (
+    BUSY_TIMEOUT_MS,
     RESTORE_LOCK,
     Database,
     hold_lock,
+    translate_errors,
 )
 from catalog.store.schema import datasets
-from catalog.store.sqlite import BUSY_TIMEOUT_MS, translate_errors
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all
 KEPT = ".before-restore"
@@ -33,16 +34,13 @@ _MAGIC = b"SQLite format 3\0"
 _PAGES = 2_000  # copied between two calls of progress; signals such as Ctrl-C wait for a call
 _DRAFT = re.compile(r"\.catalog-draft-([0-9]+)-[0-9a-f]{32}")  # with the number of its process
 _drafts: set[Path] = set()  # that this process writes
-_NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
 
 
 def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
     """Copy the state of the store at one moment to a file; return the file's size in bytes.
 
     Only the user can read the file (mode 0600), which appears when it is complete. Raises
-    :class:`InputError` if it exists already (``force`` replaces it), :class:`StoreDamagedError` if
-    the store is damaged, and :class:`StoreError` if the store cannot be read or the file not
-    written.
+    :class:`InputError` if it exists already (``force`` replaces it), and :class:`StoreError` kinds.
     """
     if to.exists() and store.exists() and to.samefile(store):
         raise InputError(f"{to} is the store itself: choose another name")
@@ -62,10 +60,9 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
 
     That file is ``catalog.db.before-restore``; without a store there, ``None`` is returned. All
     indexes are built again before their next use. Processes that have the store open go on with the
-    copy. Raises :class:`InputError` if the copy is not a store or if an earlier replaced store is
-    still kept (``force`` drops it), :class:`StoreDamagedError`, :class:`StoreError`, and
-    :class:`StoreBusyError` while a dataset is being updated; ``locks`` is the folder of the
-    datasets' locks.
+    copy. ``locks`` is the folder of the datasets' locks. Raises :class:`InputError` if the copy is
+    not a store or if an earlier replaced store is still kept (``force`` drops it), and
+    :class:`StoreError` kinds: :class:`StoreBusyError` while a dataset is being updated.
     """
     if not copy.is_file():
         raise InputError(f"there is no copy of a store at {copy}")
@@ -86,12 +83,13 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     with ExitStack() as held, draft_beside(store) as draft:
         _copy(copy, draft)
         _require_sound(draft, copy)
-        _prepare(draft)
-        busy = "the store is being updated; try again afterwards"
-        held.enter_context(hold_lock(locks / RESTORE_LOCK, seconds=0, busy=busy))
-        for lock in sorted(locks.glob("*.lock")):
-            if lock.name not in _NOT_WRITERS:
-                held.enter_context(hold_lock(lock, seconds=0, busy=busy))
+        opened = closing(Database(URL.create("sqlite", database=str(draft))))
+        with opened as database, database.write() as connection:  # no index is derived of it
+            connection.execute(update(datasets).values(state=secrets.token_hex(8)))
+        names = {one.name for one in locks.glob("*.lock")} - {"serve.lock", RESTORE_LOCK}
+        for name in (RESTORE_LOCK, *sorted(names)):
+            busy = "the store is being updated; try again afterwards"
+            held.enter_context(hold_lock(locks / name, seconds=0, busy=busy))
         if not store.exists():
             draft.replace(store)
             return None
@@ -131,16 +129,6 @@ def _require_sound(file: Path, named: Path) -> None:
         raise InputError(f"{named} is a SQLite database, but not a store of catalog")
 
 
-def _prepare(draft: Path) -> None:
-    """Bring a copy to this release's schema, and mark all indexes as not derived from it."""
-    database = Database(URL.create("sqlite", database=str(draft)))
-    try:
-        with database.write() as connection:
-            connection.execute(update(datasets).values(state=secrets.token_hex(8)))
-    finally:
-        database.close()
-
-
 @contextmanager
 def draft_beside(file: Path) -> Iterator[Path]:
     """Give an empty file in the same folder, readable by this user only; remove it afterwards.
@@ -169,19 +157,22 @@ def remove_stale_drafts(folder: Path) -> None:
 def find_stale_drafts(folder: Path) -> list[Path]:
     """Return the drafts that killed processes left in the folder, sorted."""
     found = filter(None, (_DRAFT.match(path.name) for path in folder.glob(".catalog-draft-*")))
-    drafts = {folder / match[0]: int(match[1]) for match in found}
-    return sorted(draft for draft, process in drafts.items() if not _is_written(draft, process))
+    drafts = {folder / one[0]: int(one[1]) for one in found}
+    own = os.getpid()  # in a container the killed one may have had the same number
+    return sorted(
+        draft
+        for draft, process in drafts.items()
+        if draft not in _drafts and (process == own or not _is_running(process))
+    )
 
 
-def _is_written(draft: Path, process: int) -> bool:
-    """Return whether the process that the draft's name tells still runs."""
-    if process == os.getpid():  # or had, as in a container, the same number
-        return draft in _drafts
-    with suppress(PermissionError):  # somebody else's
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return False
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
     return True
 
 

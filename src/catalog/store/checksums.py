@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.exc import DatabaseError, NoResultFound
 
+from catalog.store.database import is_damage
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, revisions
-from catalog.store.sqlite import is_damage
 
 _OF_PASSAGE = ("path", "source_doc_id", "docid", "metadata")
 _OF_TEXT = (

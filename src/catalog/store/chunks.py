@@ -17,10 +17,10 @@ from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, last_page
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
 from catalog.store.checksums import PASSAGE, TEXT, row_checksum
+from catalog.store.database import is_damage
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_forms import likely
-from catalog.store.sqlite import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

@@ -1,7 +1,7 @@
 """Open the store, run transactions on it, and read and write its own small settings.
 
-The store is one SQLite file, or a database of a Postgres server.
-Readers never wait. A writer takes the store's write lock when its transaction begins, so that a
+The store is one SQLite file, or a database of a Postgres server. Readers never wait: the file has a
+write-ahead log. A writer takes the store's write lock when its transaction begins, so that a
 transaction never fails half-way because the lock is taken.
 """
 
@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
-from sqlalchemy import Connection, delete, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DatabaseError
 
-from catalog.core.bounded_calls import check_time
+from catalog.core.bounded_calls import check_time, time_left
 from catalog.core.errors import (
     ConfigError,
     ForkedError,
@@ -32,10 +35,9 @@ from catalog.core.errors import (
     StoreDamagedError,
     StoreError,
 )
-from catalog.core.files import describe_os_error, home_folder, make_folder
+from catalog.core.files import describe_os_error, home_folder, make_folder, make_private
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.store.schema import FULL_TEXT, KEPT_META, KEPT_STAMPS, meta, metadata
-from catalog.store.sqlite import SqliteFile
 
 if TYPE_CHECKING:
     from catalog.store.postgres import PostgresServer
@@ -43,8 +45,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SCHEMA = "5"
 _UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
+BUSY_TIMEOUT_MS = 30_000
+WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"
+_PRAGMAS = (
+    f"busy_timeout = {BUSY_TIMEOUT_MS}",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    "mmap_size = 0",  # if another process truncated a mapped file, this one would die (SIGBUS)
+    "synchronous = NORMAL",
+)
+_STEPS = 100_000  # of SQLite's machine, about a millisecond, between two looks at the clock
+_DAMAGE = ("not a database", "malformed", "corrupt", "could not decode", "vtable constructor")
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
@@ -67,20 +80,22 @@ class Database:
 
     Opening creates the schema or brings it up to date; several processes may do so at once.
     ``file`` is the store's file; for a store on a server, it is the beginning of the names of its
-    local files, in the folder ``home``. Raises :class:`StoreError` kinds.
+    local files, in the folder ``home``. ``address`` has no password. ``hold_dataset`` holds the
+    lock for indexing a dataset against processes with another home, ``describe_unfit`` says which
+    of some names is too long for the store. Raises :class:`StoreError` kinds.
     """
 
     def __init__(self, url: str | URL, home: Path | None = None) -> None:
         self.url = _read_url(url)
         if _is_file(self.url):
-            place: SqliteFile | PostgresServer = SqliteFile(self.url)
+            place: _SqliteFile | PostgresServer = _SqliteFile(self.url)
         else:
             from catalog.store.postgres import PostgresServer
 
             place = PostgresServer(self.url, home or home_folder())
         self.engine, self.file, self._place = place.engine, place.file, place
-        self.address = place.address  # without a password
-        self.describe_unfit = place.describe_unfit
+        self.address = place.address
+        self.hold_dataset, self.describe_unfit = place.hold_dataset, place.describe_unfit
         self._process = os.getpid()
         self._following, self._thread = threading.Lock(), threading.local()
         event.listen(self.engine, "before_cursor_execute", lambda *_: check_time())
@@ -101,9 +116,8 @@ class Database:
 
         Within a :meth:`snapshot` that is the snapshot's state; ``latest`` asks for the current one.
         """
-        self._require_process()
         snapshot: Connection | None = getattr(self._thread, "connection", None)
-        with self._place.translate_errors():
+        with self._use():
             if snapshot is not None and not latest:
                 yield snapshot
                 return
@@ -134,21 +148,10 @@ class Database:
 
         Raises :class:`StoreBusyError` if another process keeps the lock; without ``wait``, at once.
         """
-        self._require_process()
-        with self._place.translate_errors():
+        with self._use():
             self._follow_replacement()
             with self._place.begin_write(wait=wait) as connection:
                 yield connection
-
-    def hold_dataset(
-        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
-    ) -> AbstractContextManager[None]:
-        """Hold the lock for indexing the dataset, against processes with another home.
-
-        ``on_wait`` is called once before waiting. After ``seconds`` (-1: never), raises
-        :class:`StoreBusyError` with the message ``busy``.
-        """
-        return self._place.hold_dataset(dataset, seconds=seconds, busy=busy, on_wait=on_wait)
 
     @property
     def is_of_parent(self) -> bool:
@@ -181,12 +184,13 @@ class Database:
         with self.write() as connection:
             set_meta(connection, key, value)
 
-    def _require_process(self) -> None:
+    def _use(self) -> AbstractContextManager[None]:
         if self.is_of_parent:
             raise ForkedError(
                 f"the store was opened in process {self._process}, of which this process "
                 f"({os.getpid()}) is a fork: open the library or the service after the fork"
             )
+        return self._place.translate_errors()
 
     def _prepare(self) -> None:
         """Bring the schema to :data:`SCHEMA`; for a store that has it, this is one query."""
@@ -235,7 +239,7 @@ def _read_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("meta"):
         return None
     version = read_meta(connection, "schema") or "2"
-    if version != SCHEMA and version not in _UPGRADED:
+    if version not in (SCHEMA, *_UPGRADED):
         raise StoreError(
             f"the store has schema {version}, but this release reads {SCHEMA}: use the release "
             "that made it, or build it again in another home"
@@ -245,17 +249,166 @@ def _read_version(connection: Connection) -> str | None:
 
 def create_schema(connection: Connection) -> None:
     """Create the tables and the full text, or what an older store lacks of them."""
+    metadata.create_all(connection)
     if connection.dialect.name == "postgresql":
         from catalog.store.postgres_schema import create_own
 
-        metadata.create_all(connection)
         create_own(connection)
     else:
-        metadata.create_all(connection)
         for statement in FULL_TEXT.split(";\n\n"):
             connection.exec_driver_sql(statement)
     for table in ("alembic_version", "outbox"):  # of schema 2, and of all before 5
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+
+
+class _SqliteFile:
+    """The connections to one file, which is made if it is missing, with its folder."""
+
+    def __init__(self, url: URL) -> None:
+        self.file = Path(url.database or "")
+        self.address = str(self.file.absolute())
+        self.identity: tuple[int, int] | None = None  # of the store that is open
+        try:
+            make_folder(self.file.parent)
+        except OSError as error:
+            detail = describe_os_error(self.file.parent, error)
+            raise StoreError(f"cannot create the store folder {detail}") from error
+        has_indexes = (self.file.parent / "indexes").is_dir()
+        if has_indexes and self.file.is_file() and not self.file.stat().st_size:
+            raise StoreDamagedError(
+                f"the store cannot be read: {self.file} is empty, but its indexes are not: run "
+                "catalog restore FILE, or remove the folder 'indexes' to start again"
+            )
+        timeout = {"timeout": BUSY_TIMEOUT_MS / 1000}
+        self.engine: Engine = create_engine(url, connect_args=timeout, hide_parameters=True)
+        event.listen(self.engine, "do_connect", self._connect)
+        event.listen(self.engine, "begin", _begin)
+
+    def identify(self) -> tuple[int, int] | None:
+        """Return what tells this file from one that replaces it; ``None`` if it is gone."""
+        try:
+            stat = os.stat(self.file)  # noqa: PTH116 - at each read, and faster than Path's
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
+
+    @contextmanager
+    def begin_write(self, *, wait: bool) -> Iterator[Connection]:
+        """Give a connection in a transaction that holds the write lock; commit on leaving."""
+        with self.engine.connect() as connection:
+            writing = connection.execution_options(**{WRITE: "wait" if wait else "try"})
+            with writing.begin():
+                yield writing
+
+    def hold_dataset(self, _dataset: str, **_: Any) -> AbstractContextManager[None]:
+        """Do nothing: processes with the same file have the same home, which has a lock already."""
+        return nullcontext()
+
+    def describe_unfit(self, *_names: str) -> str | None:
+        """Return ``None``: no name is too long."""
+        return None
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Turn SQLite's errors into ours."""
+        return translate_errors(self.file)
+
+    def _connect(
+        self, _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> sqlite3.Connection:
+        is_new = not self.file.exists()
+        if is_new and self.identity is not None:  # SQLite would create an empty file
+            raise StoreError(
+                f"the store {self.file} was removed while it was open: put it back, or run "
+                "catalog restore with a copy"
+            )
+        connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
+        try:
+            connection.isolation_level = None  # the begin event starts transactions
+            connection.set_progress_handler(lambda: time_left() < 0, _STEPS)
+            connection.create_function("casefold", 1, _casefold, deterministic=True)
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            _use_log(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if is_new:  # SQLite gives later files of this store the same permissions
+            make_private(*(Path(f"{self.file}{ending}") for ending in ("", "-wal", "-shm")))
+        return connection
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; SQLite itself does not wait there for another process."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _casefold(value: object) -> str | None:
+    return value.casefold() if isinstance(value, str) else None
+
+
+def _begin(connection: Connection) -> None:
+    run = connection.connection.cursor().execute  # SQLAlchemy's takes longer than most reads
+    writing = connection.get_execution_options().get(WRITE)
+    if writing == "try":
+        run("PRAGMA busy_timeout = 0")
+    try:
+        run("BEGIN IMMEDIATE" if writing else "BEGIN")
+    finally:
+        if writing == "try":
+            run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+
+@contextmanager
+def translate_errors(file: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours, which name the cause and what to do."""
+    try:
+        yield
+    except (DatabaseError, sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        check_time()  # it interrupts a statement
+        known = _store_error(error, file)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _store_error(error: Exception, file: Path) -> StoreError | None:
+    original = getattr(error, "orig", None) or error
+    told = str(original)
+    if is_damage(error) or type(original) is sqlite3.DatabaseError:
+        return StoreDamagedError(
+            f"the store cannot be read: {file}: {told}; restore a copy: catalog restore FILE"
+        )
+    if not isinstance(original, sqlite3.OperationalError):
+        return None  # such as a broken constraint
+    if "locked" in told or "busy" in told:
+        return StoreBusyError("another process is writing to the store; try again")
+    is_closed, free = "readonly" in told or "unable to open" in told, 1 << 20
+    with suppress(OSError):
+        free = shutil.disk_usage(file.parent).free
+    # SQLite needs a little room even to read.
+    if "is full" in told or ((is_closed or "disk I/O" in told) and free < 1 << 20):
+        return StoreError(f"no space to write to {file} ({told}): free some space on its disk")
+    if is_closed:
+        return StoreError(
+            f"the store {file} cannot be opened or written to ({told}): let this user read and "
+            "write that file and its folder"
+        )
+    return StoreError(f"the store {file} failed: {told}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether the driver found bytes that SQLite would not write."""
+    told = str(getattr(error, "orig", None) or error).lower()
+    return isinstance(error, UnicodeDecodeError) or any(word in told for word in _DAMAGE)
 
 
 @contextmanager
@@ -271,9 +424,9 @@ def hold_lock(
     lock = FileLock(file, mode=0o600)
     try:
         make_folder(file.parent)
-        try:
+        with suppress(Timeout):
             lock.acquire(timeout=0)
-        except Timeout:
+        if not lock.is_locked:
             if on_wait is not None and seconds:
                 on_wait()
             lock.acquire(timeout=seconds)
@@ -336,26 +489,18 @@ def has_store(settings: Settings) -> bool:
 
         return has_schema(url)
     try:
-        find_store(settings).stat()
-    except FileNotFoundError:
-        return False
+        return find_store(settings).exists()
     except OSError:
-        pass
-    return True
+        return True
 
 
 def require_store(settings: Settings) -> None:
     """Raise :class:`NoStoreError` if there is no store; other problems show when it is opened."""
-    if has_store(settings):
-        return
-    url = _read_url(settings.database_url or "sqlite://")
-    if _is_file(url):
-        place, check = str(find_store(settings).parent), "--home (IDX_HOME)"
-    else:
-        from catalog.store.postgres import address_of
-
-        place, check = address_of(url), "IDX_DATABASE_URL"
-    raise NoStoreError(
-        f"there is no store at {place}: check {check}, or make one with 'catalog index build "
-        "FOLDER'"
-    )
+    if not has_store(settings):
+        place, check = f"in {settings.home}", "--home (IDX_HOME)"
+        if settings.database_url is not None:
+            place, check = "at the address", "IDX_DATABASE_URL"
+        raise NoStoreError(
+            f"there is no store {place}: check {check}, or make one with 'catalog index build "
+            "FOLDER'"
+        )

@@ -20,7 +20,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import attrgetter
@@ -54,7 +54,6 @@ from catalog.store.revisions import NewChunk, NewRevision
 _TOGETHER = 100  # passages in one transaction: more would block other writers for long
 _BEGIN = b'{"crc":"'  # then the CRC-32 of the rest: it is checked before anything is parsed
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # not a text about it, whose backslash is doubled
-_LONG = re.compile(rb"\d{19}")
 _Name = Annotated[str, Field(min_length=1, max_length=4096)]
 _Count = Annotated[int, Field(ge=0)]
 _Scalar = bool | int | float | str
@@ -169,17 +168,11 @@ def _parse(raw: bytes) -> _AnyLine:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise InputError(f"this release cannot read it: {where}: {first['msg']}") from None
+        why = f"{where}: {first['msg']}"
+        raise InputError(f"it is not a line that 'catalog export' writes: {why}") from None
     if _NUL.search(form):
         raise InputError("it contains a NUL character")
-    if _LONG.search(form):
-        json.loads(form, parse_int=_require_64_bits)
     return line
-
-
-def _require_64_bits(digits: str) -> None:
-    if not -(2**63) <= int(digits) < 2**63:
-        raise InputError(f"{digits:.40} is too large")
 
 
 def portable_file(path: Path) -> Path:
@@ -481,7 +474,13 @@ class Import:
         is_ended, known, counts = False, set[str](), Counter[str]()
         for line in lines:
             if isinstance(line, _Header):
-                self._bind(line)
+                if not line.vectors and self.wanted.fingerprint != line.model.fingerprint:
+                    raise EmbeddingMismatchError(
+                        f"{self.file} has no vectors, and its passages were cut for "
+                        f"{line.model.model}, not for {self.wanted.model}: set "
+                        "IDX_EMBEDDING__MODEL, or export with --vectors"
+                    )
+                embedding_cache.require_model(self.database, line.model)
                 header, is_ended, known, counts = line, False, set(), Counter()
             elif header is None:
                 raise InputError("the first line is not a header of 'catalog export'")
@@ -512,15 +511,6 @@ class Import:
         if not is_ended:
             lacks = "last line" if header else "header"
             raise InputError(f"the file ends early: it lacks the {lacks} of 'catalog export'")
-
-    def _bind(self, line: _Header) -> None:
-        model, wanted = line.model, self.wanted
-        if not line.vectors and wanted.fingerprint != model.fingerprint:
-            raise EmbeddingMismatchError(
-                f"{self.file} has no vectors, and its passages were cut for {model.model}, not for "
-                f"{wanted.model}: set IDX_EMBEDDING__MODEL, or export with --vectors"
-            )
-        embedding_cache.require_model(self.database, model)
 
     def _fill(self, dataset: str, items: Iterator[_Item]) -> None:
         if dataset in self.opened:  # it may have been removed while another one was held
@@ -554,22 +544,27 @@ class Import:
                 manifest.note_dataset_settings(connection, line.dataset, line.made_with)
 
     def _settle(self, line: _Dataset, root: Path | None) -> list[str]:
-        """Set the dataset's folder unless it has one, and return a note about it."""
-        name, marks = line.dataset, schema.manifest.c
+        """Set the dataset's folder unless it has one, and return a note about it.
+
+        The folder in the file is used if one of its files is there unchanged: on another machine a
+        folder of that name may have other files, and an update reads them all.
+        """
+        name, marks, folder = line.dataset, schema.manifest.c, Path(line.root)
         with self.database.write() as connection:
             # Files that have no line, and that only the import marked: there are none.
             is_mark = (marks.dataset == name) & (marks.seen_at == 0)
             connection.execute(delete(schema.manifest).where(is_mark))
-            folder = stored_chunks.find_root(connection, name) if root is None else ""
-            if not folder:
-                folder = str(root.resolve()) if root else _find_folder(connection, line)
-                revisions.set_source(connection, name, folder, line.include, line.exclude)
-        if folder or not line.root:
-            return [f"{name} is updated from {folder}"] if folder else []
-        return [
-            f"{name} has no folder for updates, because {line.root} does not have its files "
-            f"unchanged; set one with 'catalog index build FOLDER --dataset {name}' or --root"
-        ]
+            if root is None and (known := stored_chunks.find_root(connection, name)):
+                return [f"{name} is updated from {known}"]
+            entries = manifest.entries(connection, name).values()
+            if root is not None:
+                found = str(root.resolve())
+            else:
+                inside = folder if folder.is_dir() else folder.parent
+                is_there = folder.is_absolute() and any(_is_in(inside, one) for one in entries)
+                found = line.root if is_there else ""
+            revisions.set_source(connection, name, found, line.include, line.exclude)
+        return [f"{name} is updated from {found}" if found else f"{name} has no folder for updates"]
 
     def _publish(self, dataset: str, group: list[NewRevision]) -> None:
         """Store the documents that are not stored yet, and the vectors of all.
@@ -601,17 +596,9 @@ class Import:
         self.counts.update(added=added, replaced=len(replaced), unchanged=len(same))
 
 
-def _find_folder(connection: Connection, line: _Dataset) -> str:
-    """Return the folder in the file if one of the dataset's files is there unchanged, else "".
-
-    On another machine a folder of that name may have other files, and an update reads them all.
-    """
-    root = Path(line.root)
-    with suppress(OSError):
-        folder = root if root.is_dir() else root.parent
-        for entry in manifest.entries(connection, line.dataset).values():
-            if root.is_absolute() and (file := folder / entry.file).is_file():
-                stat = file.stat()
-                if (stat.st_size, stat.st_mtime_ns) == (entry.size, entry.mtime_ns):
-                    return line.root
-    return ""
+def _is_in(folder: Path, entry: ManifestEntry) -> bool:
+    try:
+        found = (folder / entry.file).stat()
+    except OSError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)

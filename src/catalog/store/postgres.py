@@ -31,40 +31,31 @@ from catalog.core.errors import (
 )
 from catalog.core.files import make_folder
 from catalog.core.ids import sha1_hex
-from catalog.store.sqlite import BUSY_TIMEOUT_MS
+from catalog.store.database import BUSY_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are raised, too
 
 _WRITER_BUSY = "another process is writing to the store; try again"
-_TOO_MANY = "the database server has too many connections; try again, or raise its limit"
-_STARTING = "the database server is starting or stopping; try again"
+_SAME_ROWS = (StoreBusyError, "another process changed the same rows; try again")
+_UNREADABLE = (StoreDamagedError, "it cannot be read: restore a copy")
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _BY_STATE: dict[str, tuple[type[StoreError], str]] = {
     "55P03": (StoreBusyError, _WRITER_BUSY),
-    "40001": (StoreBusyError, "another process changed the same rows; try again"),
-    "40P01": (StoreBusyError, "another process changed the same rows; try again"),
-    "53300": (StoreBusyError, _TOO_MANY),
-    "57P03": (StoreBusyError, _STARTING),
+    "40001": _SAME_ROWS,
+    "40P01": _SAME_ROWS,
     "53100": (StoreError, "the disk of the database server is full: free some space there"),
     "53200": (StoreError, "the database server is out of memory"),
     "25006": (StoreError, "the database is read-only: use the address of a writable one"),
     "42501": (StoreError, "the user has no right to do that: grant rights on the store's tables"),
     "57014": (StoreError, "the server cancelled the statement: it took longer than its timeout"),
-    "XX001": (StoreDamagedError, "it cannot be read: restore a copy"),
-    "XX002": (StoreDamagedError, "it cannot be read: restore a copy"),
+    "XX001": _UNREADABLE,
+    "XX002": _UNREADABLE,
     "42P01": (StoreDamagedError, "it lacks a table: restore a copy"),
     "42703": (StoreDamagedError, "it lacks a column: restore a copy"),
 }
-_AT_CONNECTING: tuple[tuple[str, type[StoreError], str], ...] = (  # libpq gives no SQLSTATE there
-    (r"FATAL: (sorry, )?too many|remaining connection slots", StoreBusyError, _TOO_MANY),
-    ("FATAL: the database system is", StoreBusyError, _STARTING),
-    ("password authentication failed", StoreError, "it refuses the user or the password"),
-    ("no password supplied", StoreError, "it needs a password, but the address has none"),
-    ("pg_hba.conf", StoreError, "it accepts no connection of that user from this machine"),
-    ("FATAL: role", StoreError, "that user does not exist"),
-    ("FATAL: database", StoreError, "that database does not exist: run createdb, or correct it"),
-)
+# libpq gives no SQLSTATE for what the server says at connecting.
+_TRY_AGAIN = re.compile("too many (connections|clients)|connection slots|the database system is")
 # An advisory lock is for the whole database, which may have a store in each of its schemas.
 _LOCK = "hashtext('catalog ' || :purpose || current_schema())::bigint"
 _LIMIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
@@ -106,11 +97,11 @@ class PostgresServer:
 
     def describe_unfit(self, *names: str) -> str | None:
         """Explain which of these names (document's path, fields) is too long for this store."""
-        long = (name for name in names if len(name.encode("utf-8", "replace")) > _NAME_BYTES)
-        if (name := next(long, None)) is None:
-            return None
-        limit = f"a name in Postgres may have {_NAME_BYTES} bytes"
-        return f"{name[:40]}… is too long: {limit}; shorten it"
+        for name in names:
+            if len(name.encode("utf-8", "replace")) > _NAME_BYTES:
+                limit = f"a name in Postgres may have {_NAME_BYTES} bytes"
+                return f"{name[:40]}… is too long: {limit}; shorten it"
+        return None
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:
@@ -119,7 +110,8 @@ class PostgresServer:
             writing = connection.execution_options(isolation_level="READ COMMITTED")
             with writing.begin():
                 if wait:
-                    _wait_for_lock(writing, "write", BUSY_TIMEOUT_MS)
+                    limit = {"purpose": "write", "milliseconds": str(BUSY_TIMEOUT_MS)}
+                    writing.execute(_WAIT, limit)
                 elif not writing.scalar(_TRY, {"purpose": "write"}):
                     raise StoreBusyError(_WRITER_BUSY)
                 self._require_dataset_locks()
@@ -199,10 +191,6 @@ def _make_engine(url: URL) -> Engine:
     return engine
 
 
-def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> None:
-    connection.execute(_WAIT, {"purpose": purpose, "milliseconds": str(milliseconds)})
-
-
 def _require_unicode(connection: Any, _record: object) -> None:
     """Raise :class:`ConfigError` for a database whose encoding lacks characters."""
     encoding = connection.info.parameter_status("server_encoding")
@@ -246,10 +234,9 @@ def _store_error(error: DBAPIError, place: str, password: object) -> CatalogErro
     told = " ".join(hidden.split())[:300]
     if state is None and type(error).__name__ == "ProgrammingError":
         return ConfigError(f"the address of the database {place} is wrong: {told}")
-    if state is None or error.connection_invalidated or state.startswith(("08", "57P")):
-        for pattern, kind, meaning in _AT_CONNECTING:
-            if re.search(pattern, told):
-                return kind(f"the database server refuses {place}: {meaning}")
+    if state is None or error.connection_invalidated or state.startswith(("08", "53", "57P")):
+        if state in ("53300", "57P03") or _TRY_AGAIN.search(told):
+            return StoreBusyError(f"the database server refuses {place}: {told}; try again")
         return StoreUnreachableError(
             f"the database {place} cannot be reached: {told}; check IDX_DATABASE_URL, and that "
             "the server runs"

@@ -26,38 +26,37 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from catalog.store.sql_forms import Letter, ignoring_case, shortened
-from catalog.store.sql_forms import Name as String
 from catalog.store.sql_forms import Number as Integer
 from catalog.store.sql_forms import PlainText as Text
+from catalog.store.sql_forms import ignoring_case, shortened
 
 metadata = MetaData()
 
 meta = Table(
     "meta",
     metadata,
-    Column("key", String, primary_key=True),
+    Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
 
 datasets = Table(
     "datasets",
     metadata,
-    Column("name", String, primary_key=True),
+    Column("name", Text, primary_key=True),
     Column("root", Text, nullable=False),
     Column("include", Text, nullable=False, default="[]"),  # JSON list of globs, as built
     Column("exclude", Text, nullable=False, default="[]"),
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("state", String, nullable=False, default=""),  # new with every change or restore
+    Column("state", Text, nullable=False, default=""),  # new with every change or restore
 )
 
 dataset_settings = Table(
     "dataset_settings",
     metadata,
-    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
-    Column("preset", String),  # its name; NULL: none
+    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("preset", Text),  # its name; NULL: none
     Column("settings", Text, nullable=False),  # JSON object: those that shape passages, by name
 )
 
@@ -66,18 +65,18 @@ documents = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("source_doc_id", Text, nullable=False, unique=True),
-    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), nullable=False),
+    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), nullable=False),
     Column("path", Text, nullable=False),
     Column("file", Text, nullable=False),  # the manifest's file it came from
     Column("title", Text, nullable=False),
-    Column("file_type", String, nullable=False),
-    Column("source_type", String, nullable=False),
+    Column("file_type", Text, nullable=False),
+    Column("source_type", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
-    Column("revision_id", String, nullable=False),
-    Column("content_hash", String, nullable=False),
-    Column("docid", String, nullable=False),
+    Column("revision_id", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("docid", Text, nullable=False),
     Column("characters", Integer, nullable=False),
-    Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
+    Column("pipeline", Text, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
     Column("dated", Float),  # seconds from 1970: see store.document_names; NULL: no date
     UniqueConstraint("dataset", "path"),
@@ -101,7 +100,7 @@ revisions = Table(
     Column(
         "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
     ),
-    Column("revision_id", String, nullable=False),
+    Column("revision_id", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("checksum", Integer),  # of the document as it is shown: see store.checksums
 )
@@ -110,8 +109,8 @@ document_fields = Table(
     "document_fields",
     metadata,
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
-    Column("field", String, nullable=False),
-    Column("kind", Letter, nullable=False),  # s, n or b: see core.filters.value_kind
+    Column("field", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # s, n or b: see core.filters.value_kind
     Column("text_value", Text, nullable=True),
     Column("number_value", Float, nullable=True),
     Column("folded", Text),  # text_value in folded case; NULL where that is text_value itself
@@ -142,11 +141,11 @@ chunks = Table(
     "chunks",
     metadata,
     Column("seq", Integer, primary_key=True, autoincrement=True),  # never reused
-    Column("chunk_id", String, nullable=False, unique=True),
+    Column("chunk_id", Text, nullable=False, unique=True),
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
-    Column("dataset", String, nullable=False),
+    Column("dataset", Text, nullable=False),
     Column("position", Integer, nullable=False),
-    Column("modality", String, nullable=False),
+    Column("modality", Text, nullable=False),
     Column("start_offset", Integer, nullable=False),
     Column("end_offset", Integer, nullable=False),
     Column("page", Integer),
@@ -158,7 +157,7 @@ chunks = Table(
     # JSON list, outermost first; its last item may be a list: lines that are searched and not shown
     Column("headings", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("text_hash", String, nullable=False),
+    Column("text_hash", Text, nullable=False),
     Column("tokens", Integer),  # as the chunker counted them; NULL: it counts none
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
@@ -185,16 +184,16 @@ chunk_windows = Table(
     metadata,
     Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
     Column("window", Integer, primary_key=True),
-    Column("embed_key", String, nullable=False),
+    Column("embed_key", Text, nullable=False),
     Index("chunk_windows_key", "embed_key"),
 )
 
 embeddings = Table(
     "embeddings",
     metadata,
-    Column("embed_key", String, primary_key=True),
-    Column("fingerprint", String, nullable=False),
-    Column("side", String, nullable=False),  # query or document
+    Column("embed_key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("side", Text, nullable=False),  # query or document
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
     Column("checksum", Integer),  # CRC-32 of the vector's key and bytes
     Column("created_at", Float, nullable=False),
@@ -210,31 +209,31 @@ embedded_windows = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.se
 manifest = Table(
     "manifest",
     metadata,
-    Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
     Column("file", Text, primary_key=True),  # the file as listed; it may give several documents
     Column("size", Integer, nullable=False),
     Column("mtime_ns", Integer, nullable=False),
-    Column("pipeline", String, nullable=False),
-    Column("state", String, nullable=False),  # see store.manifest
+    Column("pipeline", Text, nullable=False),
+    Column("state", Text, nullable=False),  # see store.manifest
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
     Column("mount", Text),  # where its drive is mounted; NULL: outside the dataset
     Column("documents", Integer, nullable=False),  # how many the file had when it was noted
     Column("ctime_ns", Integer),
     Column("inode", Integer),
-    Column("digest", String),  # hash of its bytes, hexadecimal; NULL: it was not read
+    Column("digest", Text),  # hash of its bytes, hexadecimal; NULL: it was not read
 )
 
 eval_runs = Table(
     "eval_runs",
     metadata,
-    Column("id", String, primary_key=True),  # hexadecimal
-    Column("key", String, nullable=False),  # hash of configuration, corpus, queries and code
+    Column("id", Text, primary_key=True),  # hexadecimal
+    Column("key", Text, nullable=False),  # hash of configuration, corpus, queries and code
     Column("created_at", Float, nullable=False),
-    Column("dataset", String, nullable=False),  # no foreign key: a run outlives what it measured
-    Column("golden", String, nullable=False),
-    Column("labels", String, nullable=False),  # hash of the queries with their labels
-    Column("backend", String, nullable=False),
+    Column("dataset", Text, nullable=False),  # no foreign key: a run outlives what it measured
+    Column("golden", Text, nullable=False),
+    Column("labels", Text, nullable=False),  # hash of the queries with their labels
+    Column("backend", Text, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("top_k", Integer, nullable=False),
     Column("identity", Text, nullable=False),  # JSON object: what exactly was run
@@ -248,11 +247,11 @@ eval_runs = Table(
 llm_cache = Table(
     "llm_cache",
     metadata,
-    Column("key", String, primary_key=True),  # hexadecimal
-    Column("kind", String, nullable=False),  # expansion, rerank or answer
+    Column("key", Text, primary_key=True),  # hexadecimal
+    Column("kind", Text, nullable=False),  # expansion, rerank or answer
     Column("model", Text, nullable=False),  # which model and version of the prompt
     Column("value", Text, nullable=False),  # JSON
-    Column("text_hash", String),  # as chunks.text_hash: the passage scored; rerank only
+    Column("text_hash", Text),  # as chunks.text_hash: the passage scored; rerank only
     Column("created_at", Float, nullable=False),
     Column("hits", Integer, nullable=False, default=0),
     Index("llm_cache_kind", "kind", "created_at"),
@@ -264,18 +263,18 @@ query_log = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("asked_at", Float, nullable=False),  # seconds from 1970
-    Column("verb", String, nullable=False),  # ask, generate or search
-    Column("edge", String, nullable=False),  # see core.retrieval_events
+    Column("verb", Text, nullable=False),  # ask, generate or search
+    Column("edge", Text, nullable=False),  # see core.retrieval_events
     Column("datasets", Text, nullable=False),  # JSON list; no foreign key: entries outlive them
-    Column("role", String),
-    Column("agent", String),
+    Column("role", Text),
+    Column("agent", Text),
     Column("query", Text),  # NULL: not kept, by the settings
-    Column("query_hash", String, nullable=False),  # hexadecimal: see store.log_entries
+    Column("query_hash", Text, nullable=False),  # hexadecimal: see store.log_entries
     Column("passages", Text, nullable=False),  # JSON list of [chunk id, score], best first
     Column("confidence", Float),
     Column("abstained", Text),  # why there was no answer; NULL: there was one, or an error
     Column("model", Text),
-    Column("profile", String),
+    Column("profile", Text),
     Column("retrieval_ms", Float),
     Column("generation_ms", Float),  # NULL: no language model was asked
     Column("elapsed_ms", Float, nullable=False),
@@ -309,13 +308,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS chunks_fts_delete AFTER DELETE ON chunks BEGIN
     INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
     VALUES ('delete', old.seq, old.title, old.headings, old.text);
-END;
-
-CREATE TRIGGER IF NOT EXISTS chunks_fts_update AFTER UPDATE OF title, headings, text ON chunks BEGIN
-    INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
-    VALUES ('delete', old.seq, old.title, old.headings, old.text);
-    INSERT INTO chunks_fts(rowid, title, headings, text)
-    VALUES (new.seq, new.title, new.headings, new.text);
 END;
 
 CREATE VIRTUAL TABLE IF NOT EXISTS document_cards_fts

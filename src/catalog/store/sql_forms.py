@@ -42,7 +42,6 @@ class _Bytewise(TypeDecorator[str]):
 
 
 PlainText = Text().with_variant(_Bytewise(), "postgresql")
-Name = Letter = PlainText
 Number = Integer().with_variant(BigInteger(), "postgresql")
 
 
