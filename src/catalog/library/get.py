@@ -426,31 +426,25 @@ def resolve_documents(
     dataset: DatasetNames,
     patterns: Iterable[str],
     *,
-    whole: bool = False,
     seen: Scope = ALL,
     near: Restriction | None = None,
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    So does every other name (see :class:`~catalog.library.names.Names`). With ``whole`` any name
-    includes all documents made from the same original. Raises :class:`DocumentNotFoundError` for a
-    pattern without a document, with near misses among those that ``near`` lets through, and
-    :class:`InputError` for more than 100 that are no paths.
+    So does every other name (see :class:`~catalog.library.names.Names`); it names all documents
+    made from the same original. Raises :class:`DocumentNotFoundError` for a pattern without a
+    document, with near misses among those that ``near`` lets through, and :class:`InputError` for
+    more than 100 that are no paths.
     """
-    source_doc_ids: dict[str, None] = {}
+    ids: dict[str, None] = {}
     with database.read() as connection:
         named = _names(connection, dataset, seen)
         for pattern, matches in _match_each(named, patterns):
-            ids = matches or [
-                f"{one.dataset}:{path}" for one in named for path in one.resolve(pattern)
-            ]
-            if not ids:
+            found = matches or [f"{n.dataset}:{path}" for n in named for path in n.resolve(pattern)]
+            if not found:
                 raise _no_document(named, pattern, near)
-            source_doc_ids |= dict.fromkeys(ids)
-        if whole:
-            wholes = (names.documents.whole_ids(source_doc_ids) for names in named)
-            return list(chain.from_iterable(wholes))
-    return list(source_doc_ids)
+            ids |= dict.fromkeys(found)
+        return [one for names in named for one in names.documents.whole_ids(ids)]
 
 
 def find_named(connection: Connection, dataset: str, name: str) -> list[str]:

@@ -295,7 +295,6 @@ def _read_scope(library: Library, within: Restriction, params: SearchParams) -> 
         library.database,
         within.dataset,
         params.docs,
-        whole=True,
         seen=within.scope,
         near=visible,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ from catalog.core.filters import (
     CHUNK_FIELDS,
     DATE_FIELDS,
     FIRST_CLASS_FIELDS,
+    And,
+    Filter,
     check_fields,
     filter_fields,
 )
@@ -115,15 +117,31 @@ def find_passages(
 def check_filter_fields(
     connection: Connection, restriction: Restriction, seen: Scope = ALL
 ) -> None:
-    """Raise :class:`UnknownFieldError` if the filter has a field that no ``seen`` document has."""
+    """Raise :class:`UnknownFieldError` if the filter has a field that no ``seen`` document has.
+
+    The error names the fields of documents that the rest of the restriction allows.
+    """
     if (tree := restriction.filter) is None:
         return
     field, of_document = document_fields.c.field, documents.c.id == document_fields.c.document_id
     allowed = allowed_documents(Restriction(restriction.dataset, seen))
     query = select(field).join(documents, of_document).where(allowed).limit(1)
-    for name in filter_fields(tree) - FIRST_CLASS_FIELDS:
-        if connection.scalar(query.where(field == name)) is None:
-            check_fields(tree, list_fields(connection, restriction.dataset, allowed))
+    unknown = {
+        name
+        for name in filter_fields(tree) - FIRST_CLASS_FIELDS
+        if connection.scalar(query.where(field == name)) is None
+    }
+    if unknown:
+        rest = allowed_documents(replace(restriction, filter=_without_fields(tree, unknown)))
+        check_fields(tree, list_fields(connection, restriction.dataset, rest))
+
+
+def _without_fields(tree: Filter, fields: Set[str]) -> Filter | None:
+    """Drop the conditions with any of these fields from an ``And``; ``None`` if all are dropped."""
+    if isinstance(tree, And):
+        parts = (_without_fields(part, fields) for part in tree.parts)
+        return And(tuple(part for part in parts if part is not None))
+    return tree if filter_fields(tree).isdisjoint(fields) else None
 
 
 def list_source_ids(connection: Connection, allowed: ColumnElement[bool]) -> frozenset[str]:
