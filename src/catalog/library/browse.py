@@ -282,30 +282,23 @@ def _find_hints(
         return (f"{', '.join(is_met)}: each matches a document, but none matches all",)
     notes: dict[str, None] = {}
     for name in [name for name, met in is_met.items() if not met]:
-        hints = list(_hints_for(name, connection, request, visible))
-        if not hints and len(is_met) > 1:
-            hints = [f"nothing matches the {name} alone"]
-        notes |= dict.fromkeys(hints)
+        hint = f"nothing matches the {name} alone" if len(is_met) > 1 else ""
+        if name.startswith("contains "):
+            hint = f"no passage {name}"
+        elif name == "date":
+            days = listing.date_range(connection, visible)
+            hint = f"dates are from {days[0]} to {days[1]}" if days else "no document has a date"
+        elif name in ("name", "query"):
+            text = request.params.name if name == "name" else request.query
+            named: dict[str, list[str]] = {}
+            for path in listing.list_document_paths(connection, visible)[:_MOST_NAMES]:
+                file = path.rpartition("/")[2]
+                for form in (path, file, file.rpartition(".")[0] or file):
+                    named.setdefault(form, []).append(path)
+            near = find_alike(text or "", named)
+            hint = f"similar names: {', '.join(near)}" if near else hint
+        notes |= {hint: None} if hint else {}
     return tuple(notes)
-
-
-def _hints_for(
-    name: str, connection: Connection, request: BrowseRequest, visible: ColumnElement[bool]
-) -> Iterator[str]:
-    if name.startswith("contains "):
-        yield f"no passage {name}"
-    elif name == "date":
-        days = listing.date_range(connection, visible)
-        yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
-    elif name in ("name", "query"):
-        text = request.params.name if name == "name" else request.query
-        named: dict[str, list[str]] = {}
-        for path in listing.list_document_paths(connection, visible)[:_MOST_NAMES]:
-            file = path.rpartition("/")[2]
-            for form in (path, file, file.rpartition(".")[0] or file):
-                named.setdefault(form, []).append(path)
-        if near := find_alike(text or "", named):
-            yield f"similar names: {', '.join(near)}"
 
 
 def check_values(

@@ -416,8 +416,12 @@ def find_parts(
             if not found:
                 missing.append(_no_document(named, pattern))
             parts |= {part[:3]: part for part in found}
-    if missing and not parts:
-        raise _none_of(missing)
+    if missing and not parts:  # one error with the problems and the near misses of all
+        near = dict.fromkeys(chain.from_iterable(error.suggestions for error in missing))
+        problems = [error.problem for error in missing[:_SUGGESTIONS]]
+        more = len(missing) - len(problems)
+        problems += [f"{more:,} more names"] if more else []
+        raise DocumentNotFoundError("; ".join(problems), list(near)[: 2 * _SUGGESTIONS])
     return list(parts.values()), missing
 
 
@@ -633,15 +637,6 @@ def _no_document(
     where = " or ".join(repr(names.dataset) for names in named)
     near = _near(named, pattern, within)
     return DocumentNotFoundError(f"no document of {where} matches {pattern!r}", near)
-
-
-def _none_of(missing: Sequence[DocumentNotFoundError]) -> DocumentNotFoundError:
-    """Return one error with the problems and the near misses of all."""
-    near = dict.fromkeys(chain.from_iterable(error.suggestions for error in missing))
-    problems = [error.problem for error in missing[:_SUGGESTIONS]]
-    more = len(missing) - len(problems)
-    problems += [f"{more:,} more names"] if more else []
-    return DocumentNotFoundError("; ".join(problems), list(near)[: 2 * _SUGGESTIONS])
 
 
 def _near(named: Sequence[Names], name: str, within: Restriction | None = None) -> list[str]:

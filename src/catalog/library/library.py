@@ -62,27 +62,22 @@ class Library:
 
     @cached_property
     def model(self) -> EmbeddingModel:
-        """The embedding model; its weights load at its first use."""
-        from catalog.embedding import as_model
-
-        return self._named_model() if self._model is None else as_model(self._model)
-
-    def _named_model(self) -> EmbeddingModel:
-        """Return the model of the settings.
+        """The embedding model; its weights load at its first use.
 
         The length of its vectors is the store's if only the model's server knows it, because that
         server may be down during a search by words.
         """
-        from catalog.embedding import SERVERS, get_model
+        from catalog.embedding import SERVERS, as_model, get_model
 
+        if self._model is not None:
+            return as_model(self._model)
         settings, rag = self.settings.embedding, self.settings.rag_v2
         model = get_model(settings, rag=rag)
-        if settings.provider not in SERVERS or settings.dim is not None:
-            return model
-        stored = read_stored_model(self.database)
-        if stored is None or stored.fingerprint != model.encoder.fingerprint:
-            return model
-        return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
+        if settings.provider in SERVERS and settings.dim is None:
+            stored = read_stored_model(self.database)
+            if stored is not None and stored.fingerprint == model.encoder.fingerprint:
+                return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
+        return model
 
     @property
     def optional_llm(self) -> LanguageModel | None:

@@ -47,7 +47,7 @@ _RANK = re.compile(r"^\[\d{1,4}\] ")
 _AFTER_TITLE, _MAX_TITLES = " — ", 5
 _NUMBERS = r"\d{1,18}(?::\d{1,18}){0,2}"
 _COLONS = re.compile(rf":(?:t=)?({_NUMBERS})(?:-({_NUMBERS}))?$")
-_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
+_LINKED = re.compile(r"[#?&](?P<unit>page|t|start)=(?P<at>\d{1,9})s?(?=[&#]|$)")
 _LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _CLOCK = r"\d{1,9}(?::\d\d){1,2}"
@@ -125,7 +125,14 @@ def readings(reference: str) -> Iterator[Reading]:
                 yield Reading(name, "colon", _counted(start[at:], last))
         if "://" in form or "#" in form[1:]:
             name = without_seconds(form) if "://" in form else form.rpartition("#")[0]
-            parts = _linked(form)
+            parts: dict[str, DocumentPart] = {}
+            if linked := _LINKED.search(form):
+                told = int(linked["at"])
+                parts = {"page": DocumentPart(told, told)}
+                if linked["unit"] != "page":
+                    parts = {"moment": DocumentPart(seconds=(told, told))}
+            elif lines := _LINES.search(form):  # as on code hosts
+                parts = {"line": DocumentPart(int(lines[1]), int(lines[2] or lines[1]))}
             yield Reading(name, "shown", parts if parts or "#" in form else None)
         yield from _read_shown(form)
 
@@ -140,17 +147,6 @@ def _counted(start: list[str], last: list[str]) -> dict[str, DocumentPart]:
         cell, line, line_end = map(int, (*start, (last or start[1:])[0]))
         parts["cell"] = DocumentPart(cell, cell, lines=(line, line_end))
     return parts
-
-
-def _linked(address: str) -> dict[str, DocumentPart]:
-    """Return the part that a link tells: a page, a second, or lines as on code hosts."""
-    if lines := _LINES.search(address):
-        return {"line": DocumentPart(int(lines[1]), int(lines[2] or lines[1]))}
-    if not (linked := _LINKED.search(address)):
-        return {}
-    at = int(linked[2]), int(linked[2])
-    is_page = linked[1] == "page"
-    return {"page": DocumentPart(*at)} if is_page else {"moment": DocumentPart(seconds=at)}
 
 
 def _read_shown(form: str, *, is_cited: bool = False) -> Iterator[Reading]:
@@ -375,22 +371,19 @@ class Names:
         """Return the condition with all values of the dataset that have the words of its values."""
         if tree.op is not Op.ALL and tree.op not in _EQUAL | _NEGATED.keys():
             return tree
-        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-        found = [tuple(self._values_with_words(tree.field, value)) for value in values]
+        found: list[tuple[MetadataScalar, ...]] = []
+        for value in tree.value if isinstance(tree.value, tuple) else (tree.value,):
+            words = set(_WORD.findall(value.casefold())) if isinstance(value, str) else set()
+            values = [] if value is None else [value]
+            if words:
+                longest = Condition(tree.field, Op.TEXT_MATCH_INSENSITIVE, max(words, key=len))
+                every = matching_values(self.connection, self.dataset, longest)
+                values += [one for one in every if words <= {*_WORD.findall(str(one).casefold())}]
+            found.append(tuple(values))
         if tree.op is Op.ALL:
             return And(tuple(Condition(tree.field, Op.IN, one) for one in found))
         op = Op.NIN if tree.op in _NEGATED else Op.IN
         return Condition(tree.field, op, tuple(dict.fromkeys(chain.from_iterable(found))))
-
-    def _values_with_words(self, field: str, value: object) -> Iterator[MetadataScalar]:
-        if isinstance(value, bool | int | float | str):
-            yield value
-        words = _WORD.findall(value.casefold()) if isinstance(value, str) else []
-        if words:
-            longest = Condition(field, Op.TEXT_MATCH_INSENSITIVE, max(words, key=len))
-            for one in matching_values(self.connection, self.dataset, longest):
-                if set(words) <= set(_WORD.findall(str(one).casefold())):
-                    yield one
 
     def _further(self, tree: Condition) -> tuple[str, ...]:
         """Return the paths of documents that are named but missed by the filter itself."""
