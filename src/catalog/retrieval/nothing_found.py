@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import And, Op, condition
@@ -38,34 +39,27 @@ def explain_nothing(
         yield f"a passage must contain {quoted} exactly: without the quotes its words may be apart"
     if params.agent is not None and not request.restriction.is_whole_dataset:
         yield f"agent {params.agent} restricts the search: see 'catalog agents'"
-    narrowing = {name: getattr(params, name) for name in ("file_type", "name", "after", "before")}
-    if not any(value is not None for value in narrowing.values()):
-        return
-    # A note must not reveal documents that the caller's own conditions hide.
-    visible = request.visible
-    conditions = [] if visible.filter is None else [visible.filter]
-    if visible.scope.ids is not None:
-        conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
-    page = DocumentCatalog(library).query(
-        dataset=list(visible.datasets),
-        **narrowing,
-        filters=And(tuple(conditions)) if conditions else None,
-        limit=1,
-    )
-    yield from page.notes
+    narrowing = _given(params, ("file_type", "name", "after", "before"))
+    if narrowing:  # a note must not reveal documents that the caller's own conditions hide
+        visible = request.visible
+        conditions = [] if visible.filter is None else [visible.filter]
+        if visible.scope.ids is not None:
+            conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
+        narrowing["filters"] = And(tuple(conditions)) if conditions else None
+        browse = DocumentCatalog(library)
+        yield from browse.query(dataset=list(visible.datasets), limit=1, **narrowing).notes
+
+
+def _given(params: SearchParams, names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(params, name)) is not None}
 
 
 def tell_searched(library: Library, params: SearchParams, request: SearchRequest) -> str:
     """Describe how, where and under which conditions the search ran."""
-    allowed = allowed_documents(request.restriction)
     with library.database.read() as connection:
-        count = count_documents(connection, allowed, sys.maxsize)
-    given = {name: getattr(params, name) for name in _NARROWING}
-    conditions = [
-        f"{name}={value}" if isinstance(value, str | float) else name
-        for name, value in given.items()
-        if value is not None
-    ]
+        count = count_documents(connection, allowed_documents(request.restriction), sys.maxsize)
+    given = _given(params, _NARROWING).items()
+    conditions = [f"{name}={it}" if isinstance(it, str | float) else name for name, it in given]
     conditions += ["quotes"] if request.query.required else []
     where = " and ".join(map(repr, request.restriction.datasets))
     within = f" with {', '.join(conditions)}" if conditions else ""
@@ -79,8 +73,7 @@ def tell_searched(library: Library, params: SearchParams, request: SearchRequest
 def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
     """Return the best documents, ignoring threshold, phrases, dates, file type and name."""
     query, visible = request.query, request.visible
-    is_loose = request.threshold == 0 and request.restriction == visible
-    if is_loose and not query.required:
+    if request.threshold == 0 and request.restriction == visible and not query.required:
         return []
     loose = replace(
         request,
@@ -97,8 +90,6 @@ def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
         passages = gather(parts, loose, StageLog()).passages
     except CatalogError:  # the search has answered; this only adds to it
         return []
-    names = [
-        passage.chunk.path if len(visible.datasets) == 1 else passage.chunk.source_doc_id
-        for passage in passages
-    ]
+    name = "path" if len(visible.datasets) == 1 else "source_doc_id"
+    names = [getattr(passage.chunk, name) for passage in passages]
     return list(dict.fromkeys(names))[:_NEAREST]

@@ -40,13 +40,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.results import Certainty
-from catalog.retrieval.fusion import NO_WORDS, FoundWords
+from catalog.retrieval.fusion import NO_WORDS
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import cover_of, has_other_forms, how_written, keywords_of
 from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:
-    from catalog.core.documents import Chunk
     from catalog.store import Database
 
 LIKELY = 0.5  # the least relevance of a passage that is called likely
@@ -136,16 +135,12 @@ def judge_relevance(
     seen = extract_features(passages, query)
     fits = [with_cosine if "vec" in one.kinds_answered else by_words for one in passages]
     estimates = [fit.relevance(one) for fit, one in zip(fits, seen, strict=True)]
-    judged = [
-        passage._replace(
-            relevance=relevance,
-            certainty=_describe(
-                relevance,
-                is_exact=how_written(passage.chunk, phrases) == 1 if phrases else one.exact == 1,
-            ),
-        )
-        for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
-    ]
+    judged = []
+    for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True):
+        is_exact = how_written(passage.chunk, phrases) == 1 if phrases else one.exact == 1
+        certainty: Certainty = "likely" if relevance >= LIKELY else "possible"
+        certainty = "exact" if is_exact else certainty
+        judged.append(passage._replace(relevance=relevance, certainty=certainty))
     if seen[0].keywords or seen[0].named:
         confidence = judged[0].relevance or 0.0
     else:
@@ -156,48 +151,34 @@ def judge_relevance(
     return judged, confidence
 
 
-def _describe(relevance: float, *, is_exact: bool) -> Certainty:
-    if is_exact:
-        return "exact"
-    return "likely" if relevance >= LIKELY else "possible"
-
-
 def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
     """Return the formula's variables for each passage of one search, in the given order."""
-    found = _found_words(passages)
+    by_words = (share.source for one in passages for share in one.fused.originals("lexical"))
+    found = next((source.words for source in by_words), NO_WORDS)
     keywords = keywords_of(query)
     named = found.rarity if found.is_name and not keywords else 0.0
     vectors = [passage.fused.originals("vector") for passage in passages]
     last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     weight = 0.0 if keywords else 1 - named
-    covers = [cover_of(passage.chunk, query, found) for passage in passages]
-    return [
-        Features(
-            cosine=weight * max((share.raw_score for share in own), default=last),
-            words=cover,
-            rank=1 / place,
-            name=named * (passage.fused.key in found.rare),
-            named=named,
-            exact=_exactness(passage.chunk, keywords, cover) if keywords else 0.0,
-            keywords=float(bool(keywords)),
+    features = []
+    for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1):
+        chunk, cover, exact = passage.chunk, cover_of(passage.chunk, query, found), 0.0
+        if keywords and how_written(chunk, keywords) > 0:
+            exact = 1.0
+        elif keywords and cover == 1 and has_other_forms(chunk, keywords):
+            exact = _OTHER_FORM
+        features.append(
+            Features(
+                cosine=weight * max((share.raw_score for share in own), default=last),
+                words=cover,
+                rank=1 / place,
+                name=named * (passage.fused.key in found.rare),
+                named=named,
+                exact=exact,
+                keywords=float(bool(keywords)),
+            )
         )
-        for place, (passage, own, cover) in enumerate(
-            zip(passages, vectors, covers, strict=True), start=1
-        )
-    ]
-
-
-def _exactness(chunk: Chunk, keywords: Sequence[str], cover: float) -> float:
-    """Return E of a keyword query."""
-    if how_written(chunk, keywords) > 0:
-        return 1.0
-    return _OTHER_FORM if cover == 1 and has_other_forms(chunk, keywords) else 0.0
-
-
-def _found_words(passages: Sequence[Passage]) -> FoundWords:
-    """Return the keyword leg's report on the query's words; empty if it found no passage."""
-    sources = (share.source for one in passages for share in one.fused.originals("lexical"))
-    return next((source.words for source in sources), NO_WORDS)
+    return features
 
 
 def is_english(texts: Iterable[str]) -> bool:
@@ -224,22 +205,23 @@ def find_calibration(database: Database, embedding: str) -> Calibration:
     If the model has neither, return the one for searches by words.
     """
     stored = database.note(_key(embedding), "the calibration of relevance", _kept_calibration)
-    if stored is not None:
-        return stored
-    packaged = _packaged().get(embedding)
-    return packaged or find_calibration(database, WORDS_ONLY)
+    found = stored or packaged_calibration(embedding)
+    return found or find_calibration(database, WORDS_ONLY)
 
 
 def _kept_calibration(fit: dict[str, Any] | None = None, **_about: object) -> Calibration | None:
     return None if fit is None else Calibration(**fit)
 
 
+@cache
 def packaged_calibration(embedding: str) -> Calibration | None:
     """Return the package's calibration for a model's fingerprint, if there is one.
 
     :data:`WORDS_ONLY` is the key for searches without a fitted model.
     """
-    return _packaged().get(embedding)
+    text = files("catalog.retrieval").joinpath(_PACKAGED).read_text(encoding="utf-8")
+    fits = {entry["embedding"]: entry["calibration"] for entry in json.loads(text)}
+    return Calibration(**fits[embedding]) if embedding in fits else None
 
 
 def save_calibration(database: Database, embedding: str, calibration: Calibration | None) -> None:
@@ -257,10 +239,3 @@ def save_calibration(database: Database, embedding: str, calibration: Calibratio
 
 def _key(embedding: str) -> str:
     return f"calibration:{embedding or 'words'}"
-
-
-@cache
-def _packaged() -> dict[str, Calibration]:
-    text = files("catalog.retrieval").joinpath(_PACKAGED).read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = json.loads(text)
-    return {entry["embedding"]: Calibration(**entry["calibration"]) for entry in entries}

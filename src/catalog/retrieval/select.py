@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 
@@ -30,12 +30,16 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     []
     """
     passages = _fold_quotes(passages)
-    texts = [_text_shown(passage) for passage in passages]
-    compared = _compared_forms(texts)
+    chunks = [passage.chunk for passage in passages]
+    shown = [frame_text(one.text) if one.modality == "video_frame" else one.text for one in chunks]
+    # Removing signs takes 1 µs a word, so only texts with the same letters and digits are compared.
+    openings = Counter(map(_opening, shown))
+    letters = [_letters_and_digits(it) if openings[_opening(it)] > 1 else "" for it in shown]
+    alike = Counter(filter(None, letters))
     selected: list[Passage] = []
     first_with: dict[str, int] = {}
-    for passage, text in zip(passages, texts, strict=True):
-        words = compared[text]
+    for passage, text, held in zip(passages, shown, letters, strict=True):
+        words = _words_said(text) if alike[held] > 1 else text
         first = first_with.setdefault(words, len(selected)) if words.strip() else len(selected)
         if first == len(selected):
             selected.append(passage)
@@ -47,13 +51,12 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
 
 def _fold_quotes(passages: Sequence[Passage]) -> Sequence[Passage]:
     """Make quotations copies of the passages that contain their words, if those are there."""
-    quotes = [one for one in passages if one.chunk.modality == "quote"]
-    if not quotes:
-        return passages
     kept = [one for one in passages if one.chunk.modality != "quote"]
+    if len(kept) == len(passages):
+        return passages
     said = [f" {_letters_and_digits(one.chunk.text)} " for one in kept]
     left: list[Passage] = []
-    for quote in quotes:
+    for quote in (one for one in passages if one.chunk.modality == "quote"):
         words = f" {_letters_and_digits(_quoted_text(quote.chunk.text))} "
         at = next((at for at, text in enumerate(said) if words.strip() and words in text), None)
         if at is None:
@@ -69,18 +72,12 @@ def _quoted_text(text: str) -> str:
     lines = [line for line in text.split("\n") if line.startswith(">")]
     if not lines:
         return text.partition("\n\n")[2] or text
-    depths = [len(_QUOTE_MARKS.match(line)[0].replace(" ", "")) for line in lines]  # type: ignore[index]
-    return "\n".join(
-        line for line, depth in zip(lines, depths, strict=True) if depth == min(depths)
-    )
+    depths = [_QUOTE_MARKS.sub(r"\1", line).count(">") for line in lines]
+    least = min(depths)
+    return "\n".join(line for line, depth in zip(lines, depths, strict=True) if depth == least)
 
 
-def _text_shown(passage: Passage) -> str:
-    chunk = passage.chunk
-    return frame_text(chunk.text) if chunk.modality == "video_frame" else chunk.text
-
-
-_QUOTE_MARKS = re.compile(r"[> ]*")
+_QUOTE_MARKS = re.compile(r"([> ]*).*")
 _OPENING_WORDS = 8  # enough to distinguish most passages
 _LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
 _BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number
@@ -88,27 +85,6 @@ _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`{1,2})(?=\S)([^*`\n]+)\1(?![\w*`])
 _SAME_SIGNS = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
 _BEFORE_WORD, _AFTER_WORD, _AFTER_NUMBER = "\"'([{", "\"')]}.,;:", ".,;:"
 _RULE = "|:-=~^*_#+"  # characters of rules, underlines and tables
-
-
-def _compared_forms(texts: Iterable[str]) -> dict[str, str]:
-    """Return each text in a form that is equal for texts that say the same.
-
-    Removing signs takes 1 µs a word. So it is done only for texts with the same letters and digits,
-    which are searched among texts with the same opening.
-    """
-    forms = {text: text for text in texts}
-    for alike in _group_by(forms, _opening):
-        for similar in _group_by(alike, _letters_and_digits):
-            forms |= {text: _words_said(text) for text in similar}
-    return forms
-
-
-def _group_by(texts: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
-    """Return the groups of two or more texts with the same key."""
-    groups: dict[str, list[str]] = {}
-    for text in texts:
-        groups.setdefault(key(text), []).append(text)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def _opening(text: str) -> str:
@@ -152,27 +128,18 @@ def select_by_keyword(passages: Sequence[Passage], query: str | None) -> list[Pa
 
     This is qmd's rule to select a document's best chunk by keyword.
     """
+    terms = {word for word in _words(query or "") if len(word) > _LONGER_THAN}
+
+    def rank(passage: Passage) -> tuple[int, float]:
+        held = sum(word in terms for word in _words(passage.chunk.text))
+        ranks = (part.rank for part in passage.fused.originals("vector"))
+        return -held, min(ranks, default=math.inf)
+
     documents: dict[str, list[Passage]] = {}
     for passage in passages:
         documents.setdefault(passage.document, []).append(passage)
-    if query is None:
-        return [of_one[0] for of_one in documents.values()]
-    terms = {word for word in _words(query) if len(word) > _LONGER_THAN}
-    return [_best(of_one, terms) for of_one in documents.values()]
-
-
-def _best(passages: Sequence[Passage], terms: set[str]) -> Passage:
-    if len(passages) == 1:
-        return passages[0]
-    return min(passages, key=lambda one: (-_occurrences(one, terms), _vector_rank(one)))
-
-
-def _occurrences(passage: Passage, terms: set[str]) -> int:
-    return sum(word in terms for word in _words(passage.chunk.text))
-
-
-def _vector_rank(passage: Passage) -> float:
-    return min((part.rank for part in passage.fused.originals("vector")), default=math.inf)
+    groups = documents.values()
+    return [one[0] if query is None or len(one) == 1 else min(one, key=rank) for one in groups]
 
 
 def _words(text: str) -> list[str]:
@@ -191,8 +158,9 @@ def keep_few_of_each(
     seen: Counter[str] = Counter()
     selected: list[Passage] = []
     for passage in passages:
-        seen[passage.document] += 1
-        if seen[passage.document] <= shares.get(passage.document, limit):
+        document = passage.document
+        seen[document] += 1
+        if seen[document] <= shares.get(document, limit):
             selected.append(passage)
     return selected
 
