@@ -2,40 +2,17 @@
 
 import os
 import sqlite3
-import subprocess
 import threading
 
 import pytest
+from sqlalchemy import create_engine, inspect
 
 from builders import make_database, put
 from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import Database
 from catalog.store.database import SCHEMA
+from catalog.store.schema import metadata
 from catalog.store.statistics import count_orphans, find_damage
-from processes import Forked
-
-OPEN = """
-import sys
-from pathlib import Path
-from catalog.store import Database
-from catalog.store.database import SCHEMA
-from catalog.store.revisions import ensure_dataset
-database = Database.at(Path(sys.argv[1]))
-with database.write() as connection:
-    ensure_dataset(connection, "d" + sys.argv[2], 1.0)
-"""
-
-
-def test_eight_processes_may_open_a_new_store_at_the_same_moment(tmp_path):
-    command = ["-c", OPEN, str(tmp_path / "home")]
-    running = [Forked([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(8)]
-    errors = [process.communicate(timeout=120)[1] for process in running]
-    assert [process.returncode for process in running] == [0] * 8, errors
-    with Database.at(tmp_path / "home").read() as connection:
-        names = connection.exec_driver_sql("SELECT name FROM datasets ORDER BY name").all()
-        stores = connection.exec_driver_sql("SELECT key FROM meta WHERE key = 'store_id'").all()
-    assert [name for (name,) in names] == [f"d{n}" for n in range(8)]
-    assert len(stores) == 1
 
 
 def test_a_snapshot_holds_one_state_for_all_reads_of_its_thread(tmp_path):
@@ -158,15 +135,6 @@ def test_a_database_with_flipped_bytes_is_found_out(tmp_path):
         return
 
 
-def test_a_store_of_a_newer_release_is_refused(tmp_path):
-    database = make_database(tmp_path)
-    with database.write() as connection:
-        connection.exec_driver_sql("UPDATE meta SET value = '9999' WHERE key = 'schema'")
-    database.close()
-    with pytest.raises(StoreError, match="9999"):
-        Database.at(tmp_path)
-
-
 def test_a_store_whose_file_is_removed_while_open_is_not_created_again(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", "first")
@@ -204,3 +172,15 @@ def test_a_store_waits_for_a_process_that_writes_to_it_while_its_log_is_made(tmp
     leaving.join()
     database.close()
     writer.close()
+
+
+def test_a_new_store_has_every_table_column_and_index(tmp_path):
+    Database.at(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / 'catalog.db'}")
+    there = inspect(engine)
+    for name, table in metadata.tables.items():
+        assert {one["name"] for one in there.get_columns(name)} == set(table.columns.keys())
+        indexes = {one["name"] for one in there.get_indexes(name)}
+        assert indexes >= {index.name for index in table.indexes if index.name}
+    assert {"chunks_fts", "document_cards_fts"} <= set(there.get_table_names())
+    engine.dispose()

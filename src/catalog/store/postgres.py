@@ -1,9 +1,7 @@
 """A store in Postgres: its connections, transactions, locks and errors.
 
-A reader sees one state of the store until it is done (REPEATABLE READ). A writer first takes an
-advisory lock (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
-excludes writers on all machines. Each of its statements then reads what is committed (READ
-COMMITTED). With one writer at a time it sees the same as in SQLite.
+A reader sees one state until it is done (REPEATABLE READ). A writer first takes an advisory lock,
+which excludes writers on all machines; its statements then read what is committed (READ COMMITTED).
 """
 
 from __future__ import annotations
@@ -234,9 +232,9 @@ def _store_error(error: DBAPIError, place: str, password: object) -> CatalogErro
     told = " ".join(hidden.split())[:300]
     if state is None and type(error).__name__ == "ProgrammingError":
         return ConfigError(f"the address of the database {place} is wrong: {told}")
-    if state is None or error.connection_invalidated or state.startswith(("08", "53", "57P")):
-        if state in ("53300", "57P03") or _TRY_AGAIN.search(told):
-            return StoreBusyError(f"the database server refuses {place}: {told}; try again")
+    if state in ("53300", "57P03") or (state is None and _TRY_AGAIN.search(told)):
+        return StoreBusyError(f"the database server refuses {place}: {told}; try again")
+    if state is None or error.connection_invalidated or state.startswith(("08", "57P")):
         return StoreUnreachableError(
             f"the database {place} cannot be reached: {told}; check IDX_DATABASE_URL, and that "
             "the server runs"
