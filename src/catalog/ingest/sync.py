@@ -291,13 +291,9 @@ class SyncRun:
             files = manifest.count_files(connection, dataset)
             skipped -= manifest.entries(connection, dataset).keys() if skipped else set()
             documents = manifest.known_documents(connection, dataset) if self.failed else {}
-        outcomes = dict.fromkeys(
-            [*documents, *(it["file"] for it in documents.values())], "indexed"
-        )
-        outcomes |= dict.fromkeys(self._kept, "kept as it was")
-        failed = [
-            Failure(it.path, it.reason, outcomes.get(it.path, it.outcome)) for it in self.failed
-        ]
+        indexed = {*documents, *(it["file"] for it in documents.values())}
+        outcomes = dict.fromkeys(indexed, "indexed") | dict.fromkeys(self._kept, "kept as it was")
+        failed = [replace(it, outcome=outcomes.get(it.path, it.outcome)) for it in self.failed]
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,

@@ -17,6 +17,7 @@ from email.message import Message
 from email.utils import getaddresses, parsedate_to_datetime
 from hashlib import blake2b
 from io import BytesIO
+from itertools import chain
 from mimetypes import guess_extension
 from posixpath import splitext
 from typing import Any, BinaryIO, cast
@@ -130,21 +131,24 @@ def read_message(data: bytes, path: str, *, limits: ReadLimits, file_type: str =
     body, left_out = leave_out_base64(storable("\n\n".join(bodies)))
     if len(body) > limits.text_bytes:
         raise ReadError(f"too long: over {limits.text_bytes:,} characters")
-    text = "\n\n".join(filter(None, (head, body)))
+    text, subject = "\n\n".join(filter(None, (head, body))), one_line(mail.header("subject"))
     fields = _read_fields(mail) | one_level(*levels)
-    subject = one_line(mail.header("subject"))
     document = replace(
         ParsedDocument(path, text, choose_title(path, subject), file_type, "mail", fields),
         segments=tuple(mark_segments(body, len(text) - len(body))) if body else (),
         written=frozenset([*fields, "title"] if subject else fields),
     )
-    items = [document, *_attached(attached, document, limits)]
-    documents = [item for item in items if isinstance(item, ParsedDocument) and item.text]
-    yield from documents
-    if not documents:
+    said, count = dict.fromkeys(filter(None, (*remarks, left_out))), 0
+    failures = [ReadFailure(path, reason) for reason in said]
+    for item in chain([document], _attached(attached, document, limits)):
+        if isinstance(item, ReadFailure):
+            failures.append(item)
+        elif item.text:
+            count += 1
+            yield item
+    if not count:
         raise EmptyDocumentError("empty: a mail without subject, text and readable attachments")
-    said = [ReadFailure(path, it) for it in dict.fromkeys(filter(None, (*remarks, left_out)))]
-    yield from base.cap_failures([*said, *(it for it in items if isinstance(it, ReadFailure))])
+    yield from base.cap_failures(failures)
 
 
 def parse(data: bytes) -> tuple[_Part, list[str]]:
