@@ -16,7 +16,7 @@ from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction, allowed_seqs
-from catalog.store.filter_sql import matching_values
+from catalog.store.filter_sql import text_values
 from vector_bench import DATASET, Bench, bench, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -331,14 +331,19 @@ def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_pa
         assert found({"page": {"is_empty": None}}) == "none.md"
 
 
-def test_the_pages_of_a_dataset_are_listed_once(tmp_path: Path):
+def test_the_texts_of_a_field_with_a_part_are_listed_once(tmp_path: Path):
     with bench(tmp_path, "flat") as desk:
-        desk.put("5 to 7.pdf", vector(1), page=5, page_breaks=(9, 9))
-        desk.put("7.pdf", vector(1), page=7)
-        desk.put("none.md", vector(1), page_breaks=(9,))
+        told: dict[str, MetadataValue] = {"tags": ("Straße", "Weg", "STRASSE"), "year": 2020}
+        for path in ("a.md", "b.md"):
+            desk.put(path, vector(1), metadata=told, sections=("Straßen",), modality="ocr")
         with desk.database.read() as connection:
-            pages = matching_values(connection, DATASET, Condition("page", Op.GT, 5))
-    assert sorted(pages) == [6, 7]
+            listed = {
+                field: sorted(text_values(connection, DATASET, field, part))
+                for field, part in (("tags", "ASSE"), ("section", "strass"), ("modality", "O"))
+            }
+            assert text_values(connection, DATASET, "year", "2") == []
+            assert text_values(connection, "other", "tags", "e") == []
+    assert listed == {"tags": ["STRASSE", "Straße"], "section": ["Straßen"], "modality": ["ocr"]}
 
 
 def test_a_field_that_no_passage_has(reading):

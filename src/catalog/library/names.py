@@ -26,7 +26,7 @@ from catalog.store import document_names
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import DocumentNames
 from catalog.store.engine_types import read_stamps
-from catalog.store.filter_sql import matching_values
+from catalog.store.filter_sql import text_values
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
 
 if TYPE_CHECKING:
@@ -376,9 +376,9 @@ class Names:
             words = set(_WORD.findall(value.casefold())) if isinstance(value, str) else set()
             values = [] if value is None else [value]
             if words:
-                longest = Condition(tree.field, Op.TEXT_MATCH_INSENSITIVE, max(words, key=len))
-                every = matching_values(self.connection, self.dataset, longest)
-                values += [one for one in every if words <= {*_WORD.findall(str(one).casefold())}]
+                longest = max(words, key=len)
+                every = text_values(self.connection, self.dataset, tree.field, longest)
+                values += [one for one in every if words <= {*_WORD.findall(one.casefold())}]
             found.append(tuple(values))
         if tree.op is Op.ALL:
             return And(tuple(Condition(tree.field, Op.IN, one) for one in found))

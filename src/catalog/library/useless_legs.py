@@ -101,7 +101,8 @@ def find_useless_leg(
             cosines = [(rows @ own[0]).max() for rows in others if len(rows) and len(own)]
             if cosines:
                 spread = library.indexes.sample(dataset).spread(own[0])[1]
-                standings.append(spread.standardize(float(np.mean(cosines))))
+                distance = float(np.mean(cosines)) - spread.mean
+                standings.append(0.0 if spread.is_flat else distance / spread.deviation)
         agreement = float(np.mean(standings)) if len(standings) >= LEAST_PASSAGES else None
         if agreement is None or agreement >= LEAST_AGREEMENT:
             return agreement, None

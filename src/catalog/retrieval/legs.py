@@ -348,7 +348,7 @@ def _rank_nearest(
     for name in leg.restriction.datasets:
         engine, hits = parts.vector(name), asked.hits.get(name)
         vectors = engine.at(connection)
-        allowed = allowed_seqs(connection, leg.restriction.of(name), vectors.stamp)
+        allowed = allowed_seqs(connection, leg.restriction.of(name))
         if hits is None:
             try:
                 hits = vectors.rank(asked.vector, leg.top_k, allowed)

@@ -44,10 +44,6 @@ class Spread(NamedTuple):
     mean: float
     deviation: float
 
-    def standardize(self, score: float) -> float:
-        """Return how many deviations a score is above the mean; 0 if all scores are equal."""
-        return 0.0 if self.is_flat else (score - self.mean) / self.deviation
-
     @property
     def is_flat(self) -> bool:
         """Return whether all scores are equal except for rounding."""
@@ -95,7 +91,6 @@ def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
     return [Hit(seq, -negative) for negative, seq in ordered[:k]]
 
 
-_CLAUSES = 32  # cached conditions: to build one takes longer than most statements with it
 _SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
 _REMEMBERED = 64  # states of a dataset: an index that is further behind is built anew
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
@@ -126,12 +121,8 @@ class Restriction:
     @property
     def is_whole_dataset(self) -> bool:
         """Return whether every chunk of every dataset may answer."""
-        return (
-            self.scope.is_all
-            and self.filter is None
-            and len(self.without) == 0
-            and len(self.containing) == 0
-        )
+        is_narrowed = self.filter is not None or self.without or self.containing
+        return self.scope.is_all and not is_narrowed
 
     @property
     def is_one_document(self) -> bool:
@@ -149,13 +140,9 @@ class Restriction:
         return _clause(self, repr(self.filter))
 
 
-@lru_cache(maxsize=_CLAUSES)
+@lru_cache(maxsize=32)  # to build a condition takes longer than most statements with it
 def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
-    """Return the condition on ``chunks`` rows.
-
-    The filter's text is part of the cache key because Python takes the filters 1 and ``True`` for
-    equal.
-    """
+    # the filter's text is part of the key because Python takes the filters 1 and True for equal
     parts: list[ColumnElement[bool]] = []
     if restriction.scope.ids is None:
         parts.append(of_datasets(chunks.c.dataset, restriction.dataset))
@@ -171,13 +158,10 @@ def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
     return and_(true(), *parts)
 
 
-def allowed_seqs(
-    connection: Connection, restriction: Restriction, stamp: Stamp | None = None
-) -> npt.NDArray[np.int64] | None:
+def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
     """Return the ascending row numbers of the chunks that may answer; ``None`` for all chunks.
 
-    The array is cached until a dataset changes, and is read-only. ``stamp`` is the state of the one
-    dataset, if the caller knows it.
+    The array is cached until a dataset changes, and is read-only.
     """
     import numpy as np
 
@@ -185,7 +169,9 @@ def allowed_seqs(
         return None
     if restriction.scope.is_nothing:
         return np.empty(0, dtype=np.int64)
-    key = state_key(connection, restriction, stamp)
+    stamps = read_stamps(connection, restriction.dataset)
+    # repr, because to Python the filters 1 and True are equal
+    key = connection.engine.url.database, stamps, restriction, repr(restriction.filter)
     seqs = _SEQS.get(key)
     if seqs is None:
         query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
@@ -193,21 +179,6 @@ def allowed_seqs(
         seqs.flags.writeable = False
         _SEQS.put(key, seqs)
     return seqs
-
-
-def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
-    """Return the result of :func:`allowed_seqs` if it is cached, else ``None``."""
-    return _SEQS.get(state_key(connection, restriction))
-
-
-def state_key(
-    connection: Connection, restriction: Restriction, stamp: Stamp | None = None
-) -> Hashable:
-    """Return a cache key for a restriction and the state of its datasets, valid in this process."""
-    # repr, because to Python the filters 1 and True are equal
-    is_known = stamp is not None and stamp.state
-    stamps = (stamp,) if is_known else read_stamps(connection, restriction.dataset)
-    return connection.engine.url.database, stamps, restriction, repr(restriction.filter)
 
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
@@ -242,18 +213,16 @@ def is_written_as_flag(connection: Connection, restriction: Restriction, word: s
     return connection.scalar(found) is not None
 
 
-_IDS = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.dataset).where(
-    among_bound(chunks.c.seq, "seqs")
-)
+_IDS = select(chunks.c.seq, chunks.c.chunk_id).where(among_bound(chunks.c.seq, "seqs"))
 
 
 def read_chunk_ids(
     connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
 ) -> dict[int, str]:
     """Return the chunk ids of the dataset's live chunks among these row numbers, by row number."""
-    rows = connection.execute(_IDS, {"seqs": as_bound(seqs)}).all()
-    here = (dataset,) if isinstance(dataset, str) else dataset
-    return {seq: chunk_id for seq, chunk_id, of_dataset in rows if of_dataset in here}
+    is_here = of_datasets(chunks.c.dataset, dataset)
+    rows = connection.execute(_IDS.where(is_here), {"seqs": as_bound(seqs)})
+    return {row[0]: row[1] for row in rows}
 
 
 class Stamp(NamedTuple):
@@ -280,9 +249,9 @@ class Stamp(NamedTuple):
         return self.rows in others or other.rows in words
 
 
-_STATE = tuple(datasets.c[name] for name in Stamp._fields)
-_STAMP = select(*_STATE).where(datasets.c.name == bindparam("dataset"))
-_STAMPS = select(datasets.c.name, *_STATE).where(among_bound(datasets.c.name, "names"))
+_STAMP = select(*(datasets.c[name] for name in Stamp._fields)).where(
+    datasets.c.name == bindparam("dataset")
+)
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
@@ -300,11 +269,7 @@ def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
 def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
     """Return the present state of the dataset, or of each dataset."""
     names = (dataset,) if isinstance(dataset, str) else dataset
-    if len(names) == 1 or KEPT_STAMPS in connection.get_execution_options():
-        return tuple(read_stamp(connection, name) for name in names)
-    rows = connection.execute(_STAMPS, {"names": as_bound(dataset)})
-    stamps = {name: Stamp(*state) for name, *state in rows}
-    return tuple(stamps.get(name) for name in dataset)
+    return tuple(read_stamp(connection, name) for name in names)
 
 
 def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool = True) -> None:

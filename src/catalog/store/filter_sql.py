@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -17,11 +17,9 @@ from sqlalchemy import (
     func,
     literal,
     not_,
-    null,
     or_,
     select,
     true,
-    union_all,
 )
 
 from catalog.core.documents import MetadataScalar
@@ -48,13 +46,19 @@ from catalog.store.sql_forms import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select, TableValuedAlias
+    from sqlalchemy import ColumnElement, Connection
 
     Clause = ColumnElement[bool]
 
 DatasetNames = str | tuple[str, ...]
 """The name of a dataset, or the distinct, ordered names of several that are searched as one."""
 
+_COMPARISONS = {
+    Op.GT: operator.gt,
+    Op.GTE: operator.ge,
+    Op.LT: operator.lt,
+    Op.LTE: operator.le,
+}
 _MOST_BOUND = 500  # longer lists are bound as one JSON value: SQLite limits bound parameters
 
 
@@ -114,22 +118,21 @@ def of_datasets(column: ColumnElement[str], names: DatasetNames) -> Clause:
     return column == names if isinstance(names, str) else column.in_(names)
 
 
-def matching_values(
-    connection: Connection, dataset: str, condition: Condition
-) -> list[MetadataScalar]:
-    """Return the field's distinct values in the dataset that meet the condition.
-
-    A passage meets ``condition`` (a comparison or text match) exactly if it has one of them.
-    """
-    rows = connection.execute(_comparison_query(dataset, condition, repr(condition)))
-    return [decoded_value(kind, text, value) for kind, text, value in rows]
-
-
-def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataScalar:
-    """Return the value in a row of ``document_fields``; its kind selects one of two columns."""
-    if value is not None and kind == "n":
-        return value
-    return text == "true" if kind == "b" else text or ""
+def text_values(connection: Connection, dataset: str, field: str, part: str) -> list[str]:
+    """Return the field's distinct texts in the dataset that contain the part, in any case."""
+    column: ColumnElement[str]
+    if field == "modality":
+        column, is_here = chunks.c.modality, chunks.c.dataset == dataset
+        query, folded = select(column).where(is_here), casefolded(column)
+    elif field == "section":
+        column, is_here = chunk_sections.c.heading, chunks.c.dataset == dataset
+        query, folded = select(column).join(chunks).where(is_here), casefolded(column)
+    else:
+        fields = document_fields.c
+        folded = func.coalesce(fields.folded, fields.text_value)
+        query = select(fields.text_value).join(documents).where(documents.c.dataset == dataset)
+        query = query.where(fields.field == field, fields.kind == "s")
+    return list(connection.scalars(query.where(contains(folded, part.casefold())).distinct()))
 
 
 def _fits_json(value: str | float) -> bool:
@@ -189,15 +192,11 @@ def _on_pages(test: _Test | None) -> Clause:
     first = _on_column(chunks.c.page, "n", test)
     if test is None or test.kind != "n":
         return first
-    breaks, page = _later_pages()
-    later = select(literal(1)).select_from(breaks).where(test.holds(page))
-    return or_(first, later.correlate(chunks).exists())
-
-
-def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
-    """Return the page breaks of a row of ``chunks``, and the page that begins at each break."""
-    breaks = json_items(chunks.c.page_breaks)
-    return breaks, chunks.c.page + breaks.c.key + 1
+    breaks = json_items(chunks.c.page_breaks)  # a page begins at each
+    is_met = test.holds(chunks.c.page + breaks.c.key + 1)
+    return or_(
+        first, select(literal(1)).select_from(breaks).where(is_met).correlate(chunks).exists()
+    )
 
 
 def _on_field(test: _Test) -> Clause:
@@ -209,24 +208,19 @@ def _on_field(test: _Test) -> Clause:
     return and_(fields.kind == test.kind, test.holds(column))
 
 
-def _equals(stored: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
-    return lambda column: (
-        _among_texts(column, stored) if _is_shortened(column) else among(column, stored)
-    )
+def _equals(values: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
+    def holds(column: ColumnElement[Any]) -> Clause:
+        if column is not document_fields.c.text_value and column is not chunk_sections.c.heading:
+            return among(column, values)
+        # the indexes of these columns hold only the beginning of each text
+        if all(len(text) < SHORT for text in values):
+            return among(shortened(column), values)
+        if len(values) > _MOST_BOUND:
+            return among(column, values)
+        beginnings = [shortened(literal(text, PlainText)) for text in values]
+        return and_(shortened(column).in_(beginnings), column.in_(values))
 
-
-def _is_shortened(column: ColumnElement[Any]) -> bool:
-    return column is document_fields.c.text_value or column is chunk_sections.c.heading
-
-
-def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
-    """Return ``column IN texts`` for a column whose index holds only the beginning of each text."""
-    if all(len(text) < SHORT for text in texts):
-        return among(shortened(column), texts)
-    if len(texts) > _MOST_BOUND:
-        return among(column, texts)
-    beginnings = [shortened(literal(text, PlainText)) for text in texts]
-    return and_(shortened(column).in_(beginnings), column.in_(texts))
+    return holds
 
 
 def _comparison(condition: Condition) -> _Test:
@@ -243,55 +237,10 @@ def _comparison(condition: Condition) -> _Test:
 
 
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
-    match op:
-        case Op.TEXT_MATCH | Op.TEXT_MATCH_INSENSITIVE:
-            return contains(column, value)
-        case Op.GT:
-            return column > value
-        case Op.GTE:
-            return column >= value
-        case Op.LT:
-            return column < value
-        case Op.LTE:
-            return column <= value
-        case _:
-            return column == value
-
-
-@lru_cache(maxsize=32)
-def _comparison_query(
-    dataset: str, condition: Condition, _condition: str
-) -> Select[tuple[Any, Any, Any]]:
-    """Return the query for a comparison's values.
-
-    The condition's text is part of the cache key because Python takes the values 1 and ``True`` for
-    equal.
-    """
-    return _values_query(dataset, condition.field, _comparison(condition))
-
-
-def _values_query(dataset: str, field: str, test: _Test) -> Select[tuple[Any, Any, Any]]:
-    here = chunks.c.dataset == dataset
-    if field == "modality":
-        column = chunks.c.modality
-        query = select(literal("s"), column, null()).where(here, _on_column(column, "s", test))
-    elif field == "page":
-        breaks, page = _later_pages()
-        first = select(chunks.c.page.label("page")).where(here, chunks.c.page.is_not(None))
-        later = select(page.label("page")).select_from(chunks.join(breaks, true())).where(here)
-        pages = union_all(first, later).subquery().c.page
-        query = select(literal("n"), null(), pages).where(_on_column(pages, "n", test))
-    elif field == "section":
-        column = chunk_sections.c.heading
-        joined = chunk_sections.join(chunks, chunks.c.seq == chunk_sections.c.seq)
-        query = select(literal("s"), column, null()).select_from(joined)
-        query = query.where(here, _on_column(column, "s", test))
-    else:
-        fields = document_fields.c
-        joined = document_fields.join(documents, documents.c.id == fields.document_id)
-        query = select(fields.kind, fields.text_value, fields.number_value).select_from(joined)
-        query = query.where(documents.c.dataset == dataset, fields.field == field, _on_field(test))
-    return query.distinct()
+    if op in (Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE):
+        return contains(column, value)
+    compare: Callable[[Any, Any], Clause] = _COMPARISONS.get(op, operator.eq)
+    return compare(column, value)
 
 
 def _stored(value: MetadataScalar) -> str | float:

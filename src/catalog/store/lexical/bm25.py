@@ -288,16 +288,11 @@ def _join_alternatives(found: Mapping[str, Postings]) -> Postings:
     apart in a passage.
     """
     is_split = any(" " in token for token in found)
-    rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in found.values())])
-    counts = np.concatenate(
-        [
-            np.empty(0),
-            *(
-                counts * (2.0 if is_split and " " not in token else 1.0)
-                for token, (_, counts) in found.items()
-            ),
-        ]
-    )
+    all_rows, all_counts = [np.empty(0, np.int32)], [np.empty(0)]
+    for token, (rows, counts) in found.items():
+        all_rows.append(rows)
+        all_counts.append(counts * (2.0 if is_split and " " not in token else 1.0))
+    rows, counts = np.concatenate(all_rows), np.concatenate(all_counts)
     if len(found) <= 1:
         return rows, counts
     order = np.argsort(rows, kind="stable")
@@ -396,7 +391,7 @@ class Bm25Engine(LexicalEngine):
         with self._database.read() as connection:
             words = self.at(connection)
             if terms := query_terms(text, words.languages):
-                return words.rank(terms, k, allowed_seqs(connection, restriction, words.stamp))
+                return words.rank(terms, k, allowed_seqs(connection, restriction))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
 
@@ -414,7 +409,7 @@ class Bm25Engine(LexicalEngine):
         """Return words that may be misspelt, each with a suggested word."""
         with self._database.read() as connection:
             words = self.at(connection)
-            allowed = allowed_seqs(connection, restriction, words.stamp)
+            allowed = allowed_seqs(connection, restriction)
             return correct_words(connection, raw_words(text), words, allowed)
 
     def languages(self) -> dict[str, int]:

@@ -80,12 +80,7 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
 
 def language_of_letters(text: str) -> str | None:
     """Return the language of most of a text's letters, ``None`` if they are Latin."""
-    return None if text.isascii() else _language_of_letters(text)
-
-
-def _language_of_letters(text: str) -> str | None:
-    """Return the language of most of a text's letters, ``None`` if they are Latin."""
-    if len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
+    if text.isascii() or len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
         return None
     letters: defaultdict[str, float] = defaultdict(float)
     for run in _LETTERS.finditer(text):

@@ -64,7 +64,7 @@ def nearest(
     """Return the ``k`` nearest passages that the restriction allows; raises like ``rank``."""
     with database.read() as connection:
         ranking = engine.at(connection)
-        allowed = allowed_seqs(connection, restriction, ranking.stamp)
+        allowed = allowed_seqs(connection, restriction)
     return ranking.rank(vector, k, allowed)
 
 
