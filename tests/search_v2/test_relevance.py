@@ -288,7 +288,7 @@ def parts(tmp_path):
 
 
 def test_every_fusion_weight_and_engine_shares_the_calibration_of_the_model(parts):
-    view = parts.with_settings({"fusion_mode": "rrf", "vector_weight": 3.0})
+    view = parts.with_settings({"fusion_mode": "rrf", "original_weight": 3.0})
     save_calibration(parts.database, "words-1", MADE)
     assert view.calibration(True) == MADE
     assert view.calibration(False) == packaged_calibration(WORDS_ONLY)

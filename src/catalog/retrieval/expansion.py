@@ -208,7 +208,7 @@ class Expander:
 
     def expand(self, query: str) -> Expansion:
         """Return the lines that pass the filters; never raise an error of the source."""
-        started, rag = time.perf_counter(), self._rag
+        started = time.perf_counter()
         try:
             lines, is_cached = self._lines(query)
         except CatalogError as error:
@@ -217,9 +217,6 @@ class Expander:
             lines,
             query,
             analyzer=self._analyzer,
-            lex_max=rag.expansion_lex_max,
-            vec_max=rag.expansion_vec_max,
-            hyde_max=rag.expansion_hyde_max,
             prompt=self._source.prompt,
         )
         notes = [f"{self._source.name}{' (cached)' if is_cached else ''}"]
@@ -320,10 +317,10 @@ def filter_lines(
     query: str,
     *,
     analyzer: Analyzer,
-    lex_max: int,
-    vec_max: int,
-    hyde_max: int,
     prompt: str,
+    lex_max: int = 3,
+    vec_max: int = 3,
+    hyde_max: int = 1,
 ) -> tuple[list[ExpansionLine], list[tuple[ExpansionLine, str]]]:
     """Return the lines to search, and the dropped lines, each with its reason.
 

@@ -40,7 +40,6 @@ _SAMPLES = 64  # datasets whose languages are kept
 _RERANKER_SETTINGS = (
     "rerank_provider",
     "rerank_model",
-    "rerank_max_tokens",
     "rerank_url",
     "rerank_api_key",
     "rerank_budget_ms",  # also how long a request may take

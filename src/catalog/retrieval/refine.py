@@ -118,7 +118,6 @@ def _add_evidence(parts: SearchParts, passages: list[Passage], stages: StageLog)
             parts.database,
             transcript_seconds=parts.rag.temporal_transcript_seconds,
             frame_seconds=parts.rag.temporal_frame_seconds,
-            max_chars=parts.rag.temporal_max_chars,
         )
         notes.append(note)
     return passages

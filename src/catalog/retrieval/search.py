@@ -420,9 +420,10 @@ def _fuse(
         ]
         passages = found
         if is_preferred:
-            scale = rag.lexical_weight * rag.original_weight
             known = parts.known_languages
-            passages = prefer_words(found, text, scale, known, phrases, question.loose)
+            passages = prefer_words(
+                found, text, rag.original_weight, known, phrases, question.loose
+            )
         if is_enough is None or is_enough(passages):
             break
     else:
@@ -447,14 +448,13 @@ def _find_words(
 def _ranked_list(
     run: LegRun, seqs: Collection[int], words: FoundWords, rag: RAGv2Settings
 ) -> RankedList:
-    factor = rag.lexical_weight if run.leg == "lexical" else rag.vector_weight
     is_original = run.query.origin == "original"
     return RankedList(
         leg=run.leg,
         engine=run.engine,
         query=run.query.text,
         origin=run.query.origin,
-        weight=factor * (rag.original_weight if is_original else rag.expansion_weight),
+        weight=rag.original_weight if is_original else rag.expansion_weight,
         hits=[hit for hit in run.hits if hit.seq in seqs],
         spread=run.spread,
         words=words if is_original and run.leg == "lexical" else NO_WORDS,
@@ -478,8 +478,7 @@ def fuse_lists(
         return adaptive(lists, balance, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
         return relative_score(lists, unembedded=unembedded)
-    bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}
-    return rrf(lists, k=rag.rrf_k, **bonuses, unembedded=unembedded)
+    return rrf(lists, k=rag.rrf_k, unembedded=unembedded)
 
 
 def prefer_words(

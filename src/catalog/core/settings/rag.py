@@ -145,20 +145,6 @@ class RAGv2Settings(BaseSettings):
     )
     original_weight: float = setting(2.0, "Weight of lists for the user's own query.", (0.0, 100.0))
     expansion_weight: float = setting(1.0, "Weight of lists for expanded queries.", (0.0, 100.0))
-    lexical_weight: float = setting(
-        1.0, "Factor on the weight of every lexical list.", (0.0, 100.0)
-    )
-    vector_weight: float = setting(1.0, "Factor on the weight of every vector list.", (0.0, 100.0))
-    bonus_first: float = setting(
-        0.05,
-        "Added by rrf to the first passage of a list of the user's own query.",
-        (0.0, 10.0),
-    )
-    bonus_second: float = setting(
-        0.02,
-        "Added by rrf to the second and third one there.",
-        (0.0, 10.0),
-    )
     max_chunks_per_doc: int = setting(
         3, "Passages of one document in the results; 0: no limit.", (0, 1000)
     )
@@ -178,9 +164,6 @@ class RAGv2Settings(BaseSettings):
     expansion_source: Literal["lines", "hyde"] = setting(
         "lines", "Ask for lex:, vec: and hyde: lines, or for one HyDE passage."
     )
-    expansion_lex_max: int = setting(3, "lex: lines of one expansion.", (0, 10))
-    expansion_vec_max: int = setting(3, "vec: lines of one expansion.", (0, 10))
-    expansion_hyde_max: int = setting(1, "hyde: passages of one expansion.", (0, 5))
     expansion_timeout_ms: int = setting(10_000, "Time limit of a query's expansion.", (1, 600_000))
     strong_signal_score: Share = setting(
         0.85, "Skip expansion if the best lexical hit has at least this score …"
@@ -211,9 +194,6 @@ class RAGv2Settings(BaseSettings):
         "linear", "How its scores and the fused ones are joined; see docs/explanation/scoring.md."
     )
     rerank_weight: Share = setting(0.3, "The reranker's share of a linear blend.")
-    rerank_max_tokens: int = setting(
-        256, "Tokens of query and passage that the reranker reads.", (32, 8192)
-    )
     rerank_budget_ms: int = setting(
         0, "Time budget; fewer passages are reranked to keep it. 0: no limit.", (0, 600_000)
     )
@@ -232,9 +212,6 @@ class RAGv2Settings(BaseSettings):
     )
     temporal_frame_seconds: float = setting(
         10.0, "Seconds shown before and after a frame of a video.", (0.0, 600.0)
-    )
-    temporal_max_chars: int = setting(
-        6000, "Characters shown of one recording, nearest to the best sentence.", (0, 1_000_000)
     )
     cache_ttl_seconds: int = setting(
         7 * 24 * 3600, "How long answers of models are kept, in seconds; 0: not at all.", (0, None)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Reranker", "get_reranker"]
 
 _HTTP_SECONDS = 30.0  # without a budget
+_MAX_TOKENS = 256  # of query and passage together
 
 
 def get_reranker(
@@ -30,11 +31,7 @@ def get_reranker(
     fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
     :class:`ConfigError` if the provider's language model or address is missing.
     """
-    name, size, budget_seconds = (
-        rag.rerank_model,
-        rag.rerank_max_tokens,
-        rag.rerank_budget_ms / 1000,
-    )
+    name, size, budget_seconds = rag.rerank_model, _MAX_TOKENS, rag.rerank_budget_ms / 1000
     if rag.rerank_provider == "llm":
         if llm is None:
             needed = "set IDX_LLM__PROVIDER, or another IDX_RAG_V2__RERANK_PROVIDER"
