@@ -117,20 +117,13 @@ def _validate(values: object, where: str) -> Agent:
 
 
 def read_agent(settings: Settings, name: str | None) -> Agent:
-    """Return the agent of that name; by default ``default``, which needs no file.
-
-    Raises :class:`InputError` that lists the agents for an unknown name, and :class:`ConfigError`
-    with file and key for an invalid file.
-    """
+    """Return the agent of that name; by default ``default``, which needs no file."""
     name = name or DEFAULT
-    path = _agent_files(settings).get(name)
-    if path is not None:
+    if path := _agent_files(settings).get(name):
         return load_agent(path)
-    if name in settings.agents:
-        agent: Agent = settings.agents[name]
+    agent: Agent | None = settings.agents.get(name) or (Agent() if name == DEFAULT else None)
+    if agent is not None:
         return agent
-    if name == DEFAULT:
-        return Agent()
     raise InputError(
         f"there is no agent {name!r} in the settings or in the home's folder agents; "
         f"agents: {', '.join(agent_places(settings))}"

@@ -182,11 +182,9 @@ def _read_day(text: str) -> str | None:
     match = _EITHER_WAY.fullmatch(text)
     if match is None:
         return None
-    first, second = int(match["first"]), int(match["second"])
-    if first <= 12 and second <= 12 and first != second:
-        return None  # 5/6/2024 is a day in May and one in June
-    month, day = (first, second) if first <= 12 else (second, first)
-    return f"{match['year']}-{month:02}-{day:02}"
+    month, day = sorted((int(match["first"]), int(match["second"])))
+    is_clear = day > 12 or month == day  # 5/6/2024 is a day in May and one in June
+    return f"{match['year']}-{month:02}-{day:02}" if is_clear else None
 
 
 def _iso_day(parts: dict[str, str | None]) -> str | None:

@@ -55,10 +55,7 @@ def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
 
 
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
-    """Return the page on which a passage that begins on ``page`` ends; ``None`` without pages.
-
-    A page without text gives two breaks at one offset and counts, too.
-    """
+    """Return the page on which a passage that begins on ``page`` ends; ``None`` without pages."""
     return None if page is None else page + len(page_breaks)
 
 

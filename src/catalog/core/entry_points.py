@@ -36,19 +36,13 @@ def list_added(group: str) -> Mapping[str, metadata.EntryPoint]:
 
 
 def find(group: str, name: str) -> Any:
-    """Return the object that a package adds to a group; ``None`` without one.
-
-    Raises :class:`ConfigError` if it cannot be imported.
-    """
+    """Return the object that a package adds to a group; ``None`` without one."""
     point = list_added(group).get(name)
     return None if point is None else _load(point)
 
 
 def find_engine(group: Group, name: str) -> metadata.EntryPoint:
-    """Return the entry point of an engine; packages are read only if the name is not ours.
-
-    Raises :class:`ConfigError` that lists the names.
-    """
+    """Return the entry point of an engine; packages are read only if the name is not ours."""
     if name in OURS[group]:
         return metadata.EntryPoint(name, OURS[group][name], group)
     if name in list_added(group):

@@ -194,7 +194,7 @@ def check_fields(tree: Filter, known: Iterable[str]) -> None:
 
 
 def matches(tree: Filter, values: Callable[[str], tuple[MetadataScalar, ...]]) -> bool:
-    """Return whether a passage satisfies the filter; ``values(field)`` gives a field's values.
+    """Return whether a passage with these ``values(field)`` satisfies the filter.
 
     This is the reference implementation of the rules above; every engine must agree with it.
     """
@@ -259,8 +259,7 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
     """Return the operator and timestamp for a comparison of dates; ``None`` for other conditions.
 
-    A day, month or year counts as a whole: ``created <= 2024-05-31`` is before June 1, and
-    ``created > 2024`` is from 2025 on. This agrees with ``after`` and ``before``.
+    A day, month or year counts as a whole: ``created > 2024`` is from 2025 on.
 
     >>> date_comparison(condition("created", "<=", "1970-01-01"))
     (<Op.LT: '<'>, 86400.0)

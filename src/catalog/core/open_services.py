@@ -20,9 +20,6 @@ class OpenServices(Generic[ServiceT]):
         self._services: dict[str, ServiceT] = {}
         self._lock, self._process = Lock(), 0
 
-    def __len__(self) -> int:
-        return len(self._services)
-
     def get(self, key: str, make: Callable[[], ServiceT]) -> ServiceT:
         """Return the service of a key, made on first use; thread-safe.
 

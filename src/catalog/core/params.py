@@ -141,8 +141,6 @@ STRICT = Param("Fail if a stage fails, instead of continuing without it.")
 
 @dataclass(frozen=True, kw_only=True)
 class _Scoped(Params):
-    """Where to look, and for whom."""
-
     dataset: DatasetChoice = optional(
         None, "Only these datasets, by default all.", flags="--dataset --project -d"
     )
@@ -151,15 +149,11 @@ class _Scoped(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class _Caller(_Scoped):
-    """Where to look, for whom, and with which agent."""
-
     agent: str | None = optional(None, "Use this agent ('catalog agents' lists them).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Narrowed(Params):
-    """Which passages are wanted, and how they are found."""
-
     top_k: int | None = optional(
         None,
         "Number of passages. Passages shown as evidence of an earlier one do not count. "
@@ -193,8 +187,6 @@ class _Narrowed(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class _Answerer(_Caller):
-    """Parameters of the verbs that answer: the asker, the scope and the model."""
-
     agent_hint: str | None = optional(
         None, "Only documents with this agent_hint in their metadata."
     )
@@ -210,12 +202,9 @@ class SearchParams(_Narrowed, _Caller):
     ``doc_ids`` contains ids or paths: ``None`` selects every document, ``[]`` selects no document,
     and unknown ids are ignored. ``docs`` names documents as people do; a name without a match is an
     error. ``filters``: see ``core.filters.parse_filters``. ``after`` (inclusive) and ``before``
-    (exclusive): see :meth:`DocumentCatalog.query`. ``sort`` orders the ``top_k`` best passages;
-    those of documents without a date come last. ``top_k``, ``rerank``, ``expand``,
-    ``similarity_threshold`` and ``recency_half_life_days`` default to the ``agent``'s, and those to
-    the settings; ``mode`` and ``sort`` to the agent's, else hybrid and best. An agent's filters
-    apply in addition to the call's. ``role`` is part of scope: documents that it may not see are
-    treated as missing.
+    (exclusive): see :meth:`DocumentCatalog.query`. ``sort`` orders the ``top_k`` best passages.
+    What is not given is the ``agent``'s, else the settings'; an agent's filters apply in addition
+    to the call's. Documents that the ``role`` may not see are treated as missing.
 
     Examples:
         >>> from catalog.search_v2 import search

@@ -90,8 +90,6 @@ class Places:
         yield from zip(self.offsets, self.numbers, lines, self.areas or ("",) * count, strict=True)
 
     def _steps(self, start: int, end: int) -> tuple[int, int]:
-        if len(self.offsets) < 2:
-            return 0, len(self.offsets)
         first = max(0, bisect_right(self.offsets, start) - 1)
         stop = max(first + 1, bisect_left(self.offsets, end, first))
         return first, min(stop, len(self.offsets))
@@ -100,12 +98,13 @@ class Places:
         """Return the stored form, with differences between steps; ``None`` if pages suffice."""
         if not self.offsets and self.unit in ("line", "page"):
             return None
-        form: dict[str, Any] = {"unit": self.unit}
-        if self.offsets:
-            form |= {"offsets": _differences(self.offsets), "numbers": _differences(self.numbers)}
-        if self.areas:
-            form["areas"] = [(area, len(list(same))) for area, same in groupby(self.areas)]
-        return form | ({"lines": list(self.lines)} if self.lines else {})
+        form = {
+            "offsets": _differences(self.offsets),
+            "numbers": _differences(self.numbers),
+            "areas": [(area, len(list(same))) for area, same in groupby(self.areas)],
+            "lines": list(self.lines),
+        }
+        return {"unit": self.unit, **{name: steps for name, steps in form.items() if steps}}
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Places:

@@ -177,7 +177,8 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
             parts.append(SubQuery(kind, terms.text, terms.phrases, origin))
             legs.add(kind == "lex")
     else:
-        read = [_loosen(_parse_terms(_one_line(text), flags, is_pasted=_is_pasted(text)), text)]
+        is_pasted = len(text.split()) > MOST_TYPED
+        read = [_loosen(_parse_terms(_one_line(text), flags, is_pasted), is_pasted)]
         parts = [SubQuery("lex", read[0].text, read[0].phrases), SubQuery("vec", read[0].text)]
     for part, terms in zip(parts, read, strict=False):
         if not _SEARCHABLE.search(terms.text):
@@ -193,6 +194,11 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
         notes.append(f"excluding {', '.join(exclusions)}")
     if typed:
         notes.append(", ".join(f"{part.kind}: {part.text}" for part in parts))
+    readings: tuple[str, ...] = ()
+    if plain := list(dict.fromkeys(f"-{flag}" for terms in read for flag in terms.flags)):
+        how = f'to exclude, use quotes: -"{plain[0][1:]}"'
+        words = "a word" if len(plain) == 1 else "words"
+        readings = (f"{', '.join(plain)} read as {words}; {how}",)
     return ParsedQuery(
         text,
         _most_important(parts),
@@ -200,7 +206,7 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
         exclusions,
         tuple(notes),
         is_typed=bool(typed),
-        readings=_tell_flags(flag for terms in read for flag in terms.flags),
+        readings=readings,
         loose=read[0].loose,
     )
 
@@ -213,19 +219,15 @@ class _Terms(NamedTuple):
     loose: tuple[str, ...] = ()
 
 
-def _is_pasted(text: str) -> bool:
-    return len(text.split()) > MOST_TYPED
-
-
-def _loosen(terms: _Terms, text: str) -> _Terms:
+def _loosen(terms: _Terms, is_pasted: bool) -> _Terms:
     quoted = sum(len(phrase.split()) for phrase in terms.phrases)
     beside = len(terms.text.split()) - quoted
-    if not _is_pasted(text) and beside <= max(_FEW_BESIDE, quoted):
+    if not is_pasted and beside <= max(_FEW_BESIDE, quoted):
         return terms
     return terms._replace(phrases=(), loose=terms.phrases)
 
 
-def _parse_terms(text: str, known_flags: Collection[str], *, is_pasted: bool = False) -> _Terms:
+def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = False) -> _Terms:
     words, phrases, exclusions, flags = list[str](), list[str](), list[str](), list[str]()
     parts = list(_PART.finditer(text))
     is_command = _COMMAND.search(text) or any(
@@ -273,16 +275,6 @@ def _is_flag(word: str) -> bool:
         return True
     is_word = word.isupper() or re.search("[aeiouy]", word, re.IGNORECASE)
     return word.lower() in _OPTIONS or not is_word
-
-
-def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
-    """Name the words after a minus that are searched for, and explain how to exclude them."""
-    different = list(dict.fromkeys(flags))
-    if not different:
-        return ()
-    listed = ", ".join(f"-{flag}" for flag in different)
-    how = f'to exclude, use quotes: -"{different[0]}"'
-    return (f"{listed} read as {'a word' if len(different) == 1 else 'words'}; {how}",)
 
 
 def _cut_position(text: str, limit: int) -> int:

@@ -50,7 +50,7 @@ def _limit_marks_of_run(run: re.Match[str]) -> str:
 
 def compose(text: str) -> str:
     """Return the text in NFC after :func:`limit_marks`."""
-    return unicodedata.normalize("NFC", limit_marks(text))
+    return nfc(limit_marks(text))
 
 
 def all_storable(value: Any) -> Any:
@@ -67,9 +67,8 @@ def all_storable(value: Any) -> Any:
 
 def counted(count: int, noun: str) -> str:
     """Return ``1 passage``, ``2,000 passages`` or ``2 queries``."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"1 {noun}" if count == 1 else f"{count:,} {several}"
 
 
 def format_timecode(seconds: float) -> str:
@@ -94,10 +93,9 @@ def nfc(path: str) -> str:
 
 def clean(text: str) -> str:
     """Return the text, line by line, without characters that steer a terminal or are hidden."""
-    if not (text.isascii() and text.isprintable()):
-        text = _SPACE.sub(" ", _BREAK.sub("\n", _ESCAPE.sub("", text)))
-        text = _HIDDEN.sub("", text)
-    return text
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub("", _SPACE.sub(" ", _BREAK.sub("\n", _ESCAPE.sub("", text))))
 
 
 def draw_nonce() -> str:

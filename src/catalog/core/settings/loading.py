@@ -57,7 +57,7 @@ def load_settings(
         environment = EnvSettingsSource(Settings)()
     except SettingsError as error:
         raise ConfigError(f"the settings cannot be read: {error}") from error
-    arguments = dict(overrides or {}) | ({} if preset is None else {"preset": preset})
+    arguments = {**(overrides or {}), **({} if preset is None else {"preset": preset})}
     layers = [("argument", arguments), ("environment", environment)]
     file = settings_file(Path(arguments.get("home", environment.get("home", default_home()))))
     if file is not None:
@@ -100,28 +100,21 @@ def load_preset(name: object) -> dict[str, Any]:
 
 def needs_rebuild(name: str) -> bool:
     """Return whether a setting, by dotted name, shapes the index; ``False`` if unknown."""
-    field = find_field(name)
-    return field is not None and bool((field.json_schema_extra or {}).get("rebuild"))
+    return bool((getattr(find_field(name), "json_schema_extra", None) or {}).get("rebuild"))
 
 
 def default_shaping() -> dict[str, Any]:
-    """Return the defaults of the settings that shape passages, by name.
-
-    A change of one cuts or embeds documents again.
-    """
+    """Return the defaults of the settings that shape passages, by name."""
     fields = RAGv2Settings.model_fields.items()
     return {name: field.default for name, field in fields if needs_rebuild(f"rag_v2.{name}")}
 
 
 def describe_shaping(preset: str | None, values: Mapping[str, Any]) -> str:
     """Return the preset's name and the settings that differ from their defaults."""
-    listed = ", ".join(
-        f"{name} {values[name]}"
-        for name, default in default_shaping().items()
-        if values.get(name, default) != default
-    )
+    defaults = default_shaping().items()
+    changed = [f"{name} {values[name]}" for name, own in defaults if values.get(name, own) != own]
     named = "no preset" if preset is None else f"preset {preset}"
-    return f"{named} ({listed})" if listed else named
+    return f"{named} ({', '.join(changed)})" if changed else named
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -135,11 +128,11 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def find_field(name: str) -> Any:
     """Return the pydantic field behind a dotted name, ``None`` if there is none."""
-    model: Any = Settings
-    *parents, last = name.split(".")
-    for parent in parents:
-        model = getattr(getattr(model, "model_fields", {}).get(parent), "annotation", None)
-    return getattr(model, "model_fields", {}).get(last)
+    field, model = None, Settings
+    for part in name.split("."):
+        field = getattr(model, "model_fields", {}).get(part)
+        model = getattr(field, "annotation", None)
+    return field
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -163,8 +156,6 @@ def _validate(
 ) -> Settings:
     try:
         return Settings(**merged)
-    except SettingsError as error:
-        raise ConfigError(f"the settings cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
