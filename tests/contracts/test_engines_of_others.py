@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from catalog.core import entry_points
 from catalog.core.errors import ConfigError
@@ -106,9 +105,9 @@ def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: N
     known = r"unknown keyword engine 'whoosh'; engines: bm25, fts, broken, toy;"
     with pytest.raises(ConfigError, match=known):
         entry_points.find_engine("catalog.lexical", "whoosh")
-    with pytest.raises(ConfigError, match=f"setting rag_v2.lexical_engine: {known}"):
+    with pytest.raises(ConfigError, match=known):
         load_settings(overrides={"rag_v2": {"lexical_engine": "whoosh"}})
-    with pytest.raises(ValidationError, match="unknown vector engine 'faiss'"):
+    with pytest.raises(ConfigError, match="unknown vector engine 'faiss'"):
         RAGv2Settings(vector_engine="faiss")
 
 

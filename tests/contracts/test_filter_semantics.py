@@ -205,7 +205,7 @@ filters: st.SearchStrategy[Filter] = st.recursive(
     max_leaves=6,
 )
 scopes = st.one_of(
-    st.just(Scope.all()),
+    st.just(Scope.of(None)),
     st.lists(st.sampled_from([f"{DATASET}:{path}" for path in PATHS])).map(Scope.of),
 )
 
@@ -242,7 +242,7 @@ def test_every_operator_agrees_on_every_value(reading, op: Op, field: str):
             continue
         operand = (value,) if op in (Op.IN, Op.NIN, Op.ANY, Op.ALL) else value
         tree = Condition(field, op, operand)
-        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+        assert answer(tree, Scope.of(None)) == expected(passages, tree, Scope.of(None)), tree
 
 
 @pytest.mark.parametrize("reading", READ_THEMSELVES, indirect=True, scope="module")
@@ -251,14 +251,14 @@ def test_every_reading_compares_dates_alike(reading, op: Op):
     passages, answer = reading
     for value in DATES:
         tree = Condition("modified", op, value)
-        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+        assert answer(tree, Scope.of(None)) == expected(passages, tree, Scope.of(None)), tree
 
 
 @settings(thorough, max_examples=20)
 @given(left=filters, right=filters)
 def test_de_morgan_holds(reading, left: Filter, right: Filter):
     _, answer = reading
-    everywhere = Scope.all()
+    everywhere = Scope.of(None)
     neither = answer(Not(Or((left, right))), everywhere)
     assert neither == answer(And((Not(left), Not(right))), everywhere)
     not_both = answer(Not(And((left, right))), everywhere)
@@ -269,7 +269,7 @@ def test_de_morgan_holds(reading, left: Filter, right: Filter):
 @given(tree=filters)
 def test_a_filter_and_its_negation_share_nothing_and_miss_nothing(reading, tree: Filter):
     passages, answer = reading
-    yes, no = answer(tree, Scope.all()), answer(Not(tree), Scope.all())
+    yes, no = answer(tree, Scope.of(None)), answer(Not(tree), Scope.of(None))
     assert not yes & no
     assert yes | no == {passage.seq for passage in passages}
 
@@ -279,7 +279,7 @@ def test_empty_lists_and_empty_connectives(reading):
     everyone = {passage.seq for passage in passages}
 
     def of(tree: Filter) -> set[int]:
-        return answer(tree, Scope.all())
+        return answer(tree, Scope.of(None))
 
     for field in ("tags", "path", "page", "section", "dataset"):
         assert of(Condition(field, Op.IN, ())) == set()
@@ -299,7 +299,7 @@ def test_presence_and_every_value_that_occurs(reading, field: str):
     values = {(type(v), v): v for passage in passages for v in passage.values(field)}
     asked += [Condition(field, Op.EQ, value) for value in [*values.values(), "of the document"]]
     for tree in asked:
-        assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
+        assert answer(tree, Scope.of(None)) == expected(passages, tree, Scope.of(None)), tree
 
 
 @pytest.mark.parametrize("kind", ["flat", "sqlite-vec", "qdrant-edge", "qdrant-memory"])
@@ -313,7 +313,7 @@ def test_a_passage_is_on_every_page_from_its_first_to_its_last(kind: str, tmp_pa
         def found(asked: object) -> str:
             tree = parse_filters(asked)
             assert tree is not None
-            answers = [answer(tree, Scope.all()) for answer in readings]
+            answers = [answer(tree, Scope.of(None)) for answer in readings]
             assert all(answer == answers[0] for answer in answers)
             return ", ".join(sorted(paths_of(desk.database, list(answers[0]))))
 
@@ -349,10 +349,10 @@ def test_the_texts_of_a_field_with_a_part_are_listed_once(tmp_path: Path):
 def test_a_field_that_no_passage_has(reading):
     passages, answer = reading
     everyone = {passage.seq for passage in passages}
-    assert answer(Condition("never", Op.EQ, "a"), Scope.all()) == set()
-    assert answer(Condition("never", Op.NE, "a"), Scope.all()) == everyone
-    assert answer(Condition("never", Op.IS_EMPTY, None), Scope.all()) == everyone
-    assert answer(Condition("never", Op.LT, 5), Scope.all()) == set()
+    assert answer(Condition("never", Op.EQ, "a"), Scope.of(None)) == set()
+    assert answer(Condition("never", Op.NE, "a"), Scope.of(None)) == everyone
+    assert answer(Condition("never", Op.IS_EMPTY, None), Scope.of(None)) == everyone
+    assert answer(Condition("never", Op.LT, 5), Scope.of(None)) == set()
 
 
 @pytest.mark.slow
@@ -360,12 +360,12 @@ def test_lists_of_thousands_of_values(reading):
     passages, answer = reading
     many = parse_filters({"path": [*PATHS[:3], *(f"{index}.txt" for index in range(5000))]})
     assert many is not None
-    assert answer(many, Scope.all()) == {passage.seq for passage in passages[:3]}
+    assert answer(many, Scope.of(None)) == {passage.seq for passage in passages[:3]}
     for odd, common in ((float("inf"), range(5000, 9000)), ("z\0z", map(str, range(50, 4000)))):
         tree = Condition("tags", Op.IN, (*common, odd))
-        wanted = expected(passages, tree, Scope.all())
+        wanted = expected(passages, tree, Scope.of(None))
         assert passages[0].seq in wanted
-        assert answer(tree, Scope.all()) == wanted
+        assert answer(tree, Scope.of(None)) == wanted
 
 
 def test_a_filter_of_the_most_conditions_allowed(reading):
@@ -375,6 +375,6 @@ def test_a_filter_of_the_most_conditions_allowed(reading):
     for _ in range(48):
         deep = Not(deep)
     assert wide is not None
-    assert len(answer(wide, Scope.all())) == len(passages)
+    assert len(answer(wide, Scope.of(None))) == len(passages)
     assert parse_filters(deep) == deep
-    assert answer(deep, Scope.all()) == {passages[0].seq}
+    assert answer(deep, Scope.of(None)) == {passages[0].seq}

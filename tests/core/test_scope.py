@@ -6,7 +6,7 @@ from catalog.core.scope import Scope
 
 
 def test_no_ids_given_is_everything_and_an_empty_list_is_nothing():
-    assert Scope.of(None) == Scope.all()
+    assert Scope.of(None) == Scope.of(None)
     assert Scope.of([]) == Scope.of(()) == Scope.of([])
     assert Scope.of(["a", "b", "a"]) == Scope.of(["b", "a"])
 
@@ -14,7 +14,7 @@ def test_no_ids_given_is_everything_and_an_empty_list_is_nothing():
 @pytest.mark.parametrize(
     ("scope", "is_all", "is_nothing", "allowed"),
     [
-        (Scope.all(), True, False, "abc"),
+        (Scope.of(None), True, False, "abc"),
         (Scope.of(["a", "b"]), False, False, "ab"),
         (Scope.of(()), False, True, ""),
     ],
@@ -27,13 +27,13 @@ def test_a_scope_is_all_some_or_nothing(scope, is_all, is_nothing, allowed):
 def test_both_scopes_hold_when_they_are_joined():
     some, other = Scope.of(["a", "b"]), Scope.of(["b", "c"])
     assert some & other == Scope.of(["b"])
-    assert some & Scope.all() == Scope.all() & some == some
+    assert some & Scope.of(None) == Scope.of(None) & some == some
     assert some & Scope.of(()) == Scope.of(()) & some == Scope.of(())
     assert some & Scope.of(["c"]) == Scope.of(())
-    assert Scope.all() & Scope.all() == Scope.all()
+    assert Scope.of(None) & Scope.of(None) == Scope.of(None)
 
 
 def test_whether_a_scope_is_true_is_an_error():
-    for scope in (Scope.all(), Scope.of(["a"]), Scope.of(())):
+    for scope in (Scope.of(None), Scope.of(["a"]), Scope.of(())):
         with pytest.raises(TypeError, match="neither true nor false"):
             bool(scope)

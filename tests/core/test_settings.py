@@ -7,7 +7,7 @@ import pytest
 from catalog.core.agents import load_agent
 from catalog.core.errors import ConfigError
 from catalog.core.files import default_home, home_folder, settings_key
-from catalog.core.settings import LLMSettings, RAGv2Settings, get_settings, load_settings, variables
+from catalog.core.settings import LLMSettings, RAGv2Settings, get_settings, load_settings
 from catalog.core.settings.loading import find_presets
 
 
@@ -94,18 +94,6 @@ def test_a_role_that_does_not_exist_is_told_with_those_that_do(monkeypatch):
     monkeypatch.setenv("IDX_ANSWERS__ROLE", "boss")
     with pytest.raises(ConfigError, match=r"answers: the role 'boss' is .*: employee, lead$"):
         load_settings()
-
-
-def test_an_unknown_variable_is_named_once_with_the_nearest_but_no_test_variable(
-    monkeypatch, caplog
-):
-    variables._warn_once.cache_clear()
-    monkeypatch.setenv("IDX_HOMEPAGE", "1")
-    monkeypatch.setenv("IDX_TEST_ANYTHING", "1")
-    load_settings()
-    load_settings()
-    told = [one.getMessage() for one in caplog.records]
-    assert told == ["IDX_HOMEPAGE is not a setting and is ignored; the nearest is IDX_HOME"]
 
 
 def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):

@@ -342,12 +342,12 @@ class Engines:
         self._indexes, self._database = library.indexes, library.database
         self._vector = WordEncoder().encode([" ".join(SHARED)])[0]
         with self._database.read() as connection:
-            self.all = frozenset(allowed_seqs(connection, Restriction("notes", Scope.all(),
+            self.all = frozenset(allowed_seqs(connection, Restriction("notes", Scope.of(None),
                                                                      Or((And(()),)))))  # fmt: skip
 
     def allowed(self, scope=None, tree: Filter | None = None):
         """The passages, and that SQL and both vector engines agree on them."""
-        restriction = Restriction("notes", Scope.all() if scope is None else scope, tree)
+        restriction = Restriction("notes", Scope.of(None) if scope is None else scope, tree)
         with self._database.read() as connection:
             rows = allowed_seqs(connection, restriction)
         rows = self.all if rows is None else frozenset(map(int, rows))
@@ -379,7 +379,7 @@ def test_scopes_and_filters_are_sets_that_every_engine_reads_alike(engine, names
         assert allowed(tree=Not(Not(a))) == allowed(tree=a)
 
     check(holds, examples=12)
-    assert engines.allowed(Scope.all()) == engines.all
+    assert engines.allowed(Scope.of(None)) == engines.all
     assert engines.allowed(Scope.of(())) == frozenset()
     assert engines.allowed(tree=condition("team", Op.IN, [])) == frozenset()
     assert engines.allowed(tree=And(())) == engines.all

@@ -41,10 +41,8 @@ _CHOICES = (  # the call's win
 class Agent(BaseModel):
     """An agent that answers: the ``persona`` for the model, its ``profile``, and how it searches.
 
-    ``output`` is the only thing that it writes, anything if unset. ``temperature`` (0 to 1, of an
-    artifact 0.2 to 0.4) and ``max_tokens`` (16 to 8192) are the model's own, or those of the
-    output, if unset. ``retrieval`` are parameters of a search; ``agent_hint`` and
-    ``filter_by_tags`` (documents with any of them) narrow it further, and never widen a call.
+    ``output`` is the only thing that it writes, anything if unset. ``retrieval`` are parameters of
+    a search; ``agent_hint`` and ``filter_by_tags`` (documents with any of them) narrow it further.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -82,8 +80,7 @@ class Agent(BaseModel):
 
     def options(self) -> dict[str, Any]:
         """Return the options to pass to the model's client with the messages."""
-        options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        return {name: value for name, value in options.items() if value is not None}
+        return self.model_dump(include={"temperature", "max_tokens"}, exclude_none=True)
 
 
 def check_agent_tables(tree: Mapping[str, Any], path: Path) -> None:
@@ -131,11 +128,7 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
 
 
 def agent_places(settings: Settings) -> dict[str, Path | None]:
-    """Return each agent's name and file, the default agent first.
-
-    The file is ``None`` for an agent in the settings and for the built-in default. A file replaces
-    a table of the settings with the same name.
-    """
+    """Return each agent's name and file, ``None`` of one in the settings; the default is first."""
     places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
     return {DEFAULT: None, **dict(sorted(places.items()))}
 
@@ -149,8 +142,7 @@ def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
     """Return the parameters, with the agent's choices for those that the call leaves open.
 
     Restrictions add up: both filters apply, the later ``after``, the earlier ``before``, and the
-    datasets that both name. Raises :class:`InputError` if that leaves nothing, or if both name
-    documents.
+    datasets that both name.
     """
     own = agent.retrieval
     hints = [one for one in (getattr(params, "agent_hint", None), agent.agent_hint) if one]

@@ -22,9 +22,8 @@ EXTRACTED = "Sentences quoted word for word from the documents, not written by a
 class AnswerCitation(Frozen):
     """A source of an answer, cited as ``[n]``: one place in the result of that ``rank``.
 
-    ``text`` is the part of the passage that supports the answer, word for word; ``locator``,
-    ``citation`` and ``link`` are of that part. ``verified`` says whether it supports any sentence
-    that cites it.
+    ``text`` is the part of the passage that supports the answer, word for word, and what is cited.
+    ``verified`` says whether it supports any sentence that cites it.
     """
 
     n: int
@@ -43,11 +42,10 @@ class AnswerCitation(Frozen):
 class AnswerSentence(Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
-    ``reasons`` say why its sources do not support it (``supported`` is false). ``score`` (0 to 1)
-    orders sentences by support: the share of its words in the sources, halved where the checks
-    speak against it. ``breaks`` is the white space before it. ``context`` is what it depends on in
-    its document: a heading, the lead-in of a list, or the question that it answers. ``span`` is
-    where a sentence of the documents' own stands in its passage.
+    ``reasons`` say why its sources do not support it. ``score`` (0 to 1) is the share of its words
+    in the sources, halved where the checks speak against it. ``breaks`` is the white space before
+    it. ``context`` is what it depends on in its document: a heading, the lead-in of a list, or the
+    question that it answers. ``span`` is where a quoted sentence stands in its passage.
     """
 
     text: str
@@ -98,8 +96,7 @@ class TokenCounts(Frozen):
 class Answer:
     """An answer in checked sentences, or the reason for no answer, with its search results.
 
-    ``model`` is the language model's name, ``None`` for an extractive answer: sentences of the
-    documents, word for word. ``notes`` are remarks for the user, such as how a model failed.
+    ``model`` is ``None`` where the sentences are the documents' own, word for word.
     """
 
     question: str
@@ -117,9 +114,7 @@ class Answer:
     @property
     def text(self) -> str:
         """Return the sentences with their numbers, or the message when there is no answer."""
-        if self.abstained is not None:
-            return self.abstained.message
-        return _join(self.sentences)
+        return self.abstained.message if self.abstained else _join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that the command line, HTTP and MCP give."""
@@ -185,10 +180,7 @@ class ArtifactSection(Frozen):
 
     @property
     def text(self) -> str:
-        """The section in Markdown; without sentences it says why it has none.
-
-        Sentences with the same context are a list under it.
-        """
+        """The section in Markdown; sentences with the same context are a list under it."""
         parts = [self.heading, *([] if self.reason is None else [f"*{_as_sentence(self.reason)}*"])]
         for context, group in groupby(self.sentences, key=lambda one: one.context):
             if context:
@@ -202,8 +194,7 @@ class ArtifactSection(Frozen):
 class Artifact(BaseModel, frozen=True):
     """A document of one kind about a topic; its sentences cite ``citations`` by number.
 
-    ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` are
-    remarks for the user, such as how a model failed.
+    ``model`` is ``None`` where the sentences are the documents' own, word for word.
     """
 
     kind: ArtifactKind
@@ -227,11 +218,7 @@ class Artifact(BaseModel, frozen=True):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def markdown(self) -> str:
-        """The sections, and then how they were made and their sources.
-
-        Without a language model, the sections that need one are listed in place of their headings.
-        Without any evidence it is one sentence that says why.
-        """
+        """The sections, how they were made and their sources; or why there is no evidence."""
         reasons = {section.reason for section in self.sections}
         if self.abstained and len(reasons) == 1:
             return _as_sentence(reasons.pop() or "")

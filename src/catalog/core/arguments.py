@@ -110,11 +110,7 @@ def argument_names(model: type[BaseModel]) -> Names:
 
 
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
-    """Return the parameters for JSON arguments; text that cannot be stored is replaced.
-
-    Raises :class:`InputError` that names every argument that is missing, unknown, of a wrong type
-    or out of bounds.
-    """
+    """Return the parameters for JSON arguments; raise an error that names every wrong one."""
     checked = _validate(params_model(kind), all_storable(dict(arguments)), f"{verb}: ")  # type: ignore[arg-type]
     return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
 
@@ -122,8 +118,7 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
 def check_params(params: Params) -> None:
     """Raise :class:`InputError` for a value of another type than its parameter's, or out of bounds.
 
-    Lists may be any iterables of texts; the items of one that can be read only once are not
-    checked. Filters are checked where they are used.
+    The items of an iterable that can be read only once are not checked.
     """
     values = dict(vars(params))
     for name, value in values.items():
@@ -209,8 +204,7 @@ def rename_arguments(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments under their own names, and a note on those with another name.
 
-    Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). An unknown name
-    stays unchanged. Raises :class:`InputError` if one argument is given under two names.
+    An unknown name stays. Raises :class:`InputError` if one argument is given under two names.
     """
     known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
     known |= {fold_name(name): name for name in names}
@@ -230,9 +224,8 @@ def rename_arguments(
 
 def check_names(given: Iterable[str], names: Names) -> None:
     """Raise :class:`InputError` for an unknown argument name, with the nearest known one."""
-    for name in given:
-        if name not in names:
-            raise InputError(describe_unknown(name, names))
+    for name in (one for one in given if one not in names):
+        raise InputError(describe_unknown(name, names))
 
 
 def describe_unknown(name: str, names: Names) -> str:

@@ -52,8 +52,8 @@ class BoundedCalls:
     def call(self, function: Callable[[], ResultT], seconds: float) -> ResultT:
         """Return the result of ``function()`` or raise its error, if it ends within ``seconds``.
 
-        The function sees the caller's context variables. Raises :class:`LLMTimeoutError` if it
-        takes longer, and :class:`LLMBusyError` at once while too many abandoned calls are running.
+        Raises :class:`LLMTimeoutError` if it takes longer, and :class:`LLMBusyError` at once while
+        too many abandoned calls are running.
         """
         with ending_at(monotonic() + seconds):
             (result,) = self.stream(lambda: (function(),), seconds, math.inf)

@@ -1,8 +1,7 @@
 """Read dates as people and programs write them, for filters and sorting.
 
-Queries accept only ISO dates (:func:`parse_date`). Documents may have other forms, too
-(:func:`read_written_date`); a form with two possible readings is not read. A timestamp is the
-number of seconds from the beginning of 1970 (UTC).
+Documents may have other forms than ISO; a form with two possible readings is not read. A timestamp
+is the number of seconds from the beginning of 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _MONTHS = [name.lower() for name in month_name]
 _MONTH = r"(?P<name>[a-z]{3,9})\.?"
 _YEAR, _DAY_NUMBER = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _KEYWORD = re.compile(r"\$(?:Date|LastChangedDate): ([^$]{1,60})\$")
-_WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},?\s+", re.IGNORECASE)
+_WEEKDAY = re.compile(r"\A(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},?\s+", re.IGNORECASE)
 _REMARK = re.compile(r"(?<!\s)\s*+\([^()]{1,60}\)\Z")
-_BASIC = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})")
+_BASIC = re.compile(r"\A([0-9]{4})([0-9]{2})([0-9]{2})")
 _TIME = re.compile(
     r"(?<![\sT,])[\sT,]++(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]{1,9})?)?"
     r"\s*+(?P<half>[ap]m)?\s*+(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?\Z",
@@ -56,9 +55,7 @@ _IN_NAME = re.compile(  # 2024-05-31, 2024_05_31, 20240531, 2024-05; no part of 
 def parse_date(text: str) -> datetime | None:
     """Parse an ISO 8601 date as the moment at which it begins; without a zone it is in UTC.
 
-    Reads whole dates and times in the extended and the basic form, a year (``2022``), a month
-    (``2022-05``) and a blank before the zone. ``None`` for anything else, such as a day that its
-    month does not have.
+    A year (``2022``) and a month (``2022-05``) are dates, too; ``None`` for anything else.
     """
     if len(text) > _MAX_CHARS:
         return None
@@ -139,9 +136,8 @@ def display_date(text: str) -> str:
 def read_written_date(value: object) -> str | None:
     """Return a date in ISO 8601 to its own precision (``2024``, ``2024-05``, …), else ``None``.
 
-    ISO dates are returned unchanged. Other forms have the year in four digits: with the month's
-    English name, with the year first, ``31.5.2024``, and ``5/31/2024`` or ``31/5/2024`` if only one
-    of the two numbers can be a month; each with or without a time.
+    Other forms have the year in four digits: :data:`_FORMS`, and ``5/31/2024`` or ``31/5/2024`` if
+    only one of the two numbers can be a month; each with or without a time.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
@@ -152,9 +148,8 @@ def read_written_date(value: object) -> str | None:
     if not text or len(text) > _MAX_CHARS:
         return None
     if parse_date(text) is not None:
-        basic = _BASIC.match(text)
-        return text if basic is None else "-".join(basic.groups()) + text[basic.end() :]
-    text = _WEEKDAY.sub("", text, count=1) if _WEEKDAY.match(text) else text
+        return _BASIC.sub(r"\1-\2-\3", text, count=1)
+    text = _WEEKDAY.sub("", text, count=1)
     time = _TIME.search(text)
     day = _read_day(text if time is None else text[: time.start()])
     if day and time:

@@ -17,7 +17,7 @@ MetadataValue = MetadataScalar | tuple[MetadataScalar, ...]
 
 Modality = Literal[
     "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript",
-    "quote", "signature",
+    "quote", "signature"
 ]  # fmt: skip
 
 
@@ -25,9 +25,8 @@ Modality = Literal[
 class Locator:
     """A passage's position in its file: numbers are from 1 and inclusive, times are seconds.
 
-    ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and ``page_end``
-    the last, equal for a single page. Lines are numbered in the file, or in a notebook within the
-    one cell of the passage; ``None`` without lines. ``cells`` are a workbook's: ``Costs!A12:F30``.
+    ``start`` and ``end`` count in ``unit``. Lines are numbered in the file, or in a notebook within
+    the one cell of the passage. ``cells`` are a workbook's: ``Costs!A12:F30``.
     """
 
     page: int | None = None
@@ -60,10 +59,8 @@ def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
 
 
 def part_label(metadata: Mapping[str, object], *, has_id: bool = False) -> str:
-    """Return the page by which LlamaIndex readers tell texts of one source apart; "" without one.
-
-    Of a text with an id of its own, ``page`` and ``page_number`` may be any field.
-    """
+    """Return the page by which LlamaIndex readers tell texts of one source apart, or ""."""
+    # of a text with an id of its own, the other two may be any field
     said = map(metadata.get, ("page_label",) if has_id else ("page_label", "page_number", "page"))
     return next((str(value) for value in said if isinstance(value, str | int) and value != ""), "")
 

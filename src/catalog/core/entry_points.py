@@ -1,7 +1,4 @@
-"""Find parts by name: engines, embedding providers and readers, ours and other packages'.
-
-Our own engines are known by name, since the metadata of all packages is slow to read.
-"""
+"""Find engines, embedding providers and readers by name, ours and other packages'."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from catalog.core.errors import CatalogError, ConfigError
 
 Group = Literal["catalog.lexical", "catalog.vectors"]
 
+# Ours are known by name, since the metadata of all packages is slow to read.
 OURS: dict[Group, dict[str, str]] = {
     "catalog.lexical": {
         "bm25": "catalog.store.lexical.bm25:open_engine",

@@ -188,10 +188,7 @@ class EmbeddingError(CatalogError):
 
 
 class EmbeddingServerError(EmbeddingError):
-    """The embedding model's server cannot answer now: no text is at fault, so run again later.
-
-    ``retry_after`` are the seconds it asks to be left alone, if it does.
-    """
+    """The embedding model's server cannot answer for ``retry_after`` seconds: run again later."""
 
     def __init__(
         self, message: str, retry_after: float | None = None, status_code: int | None = None

@@ -1,7 +1,6 @@
 """Files and folders: the home and its settings file, private modes, and error messages.
 
-On Windows the modes here have no effect. This module imports nothing heavy, because a command that
-asks a running server needs only this.
+A command that asks a running server imports only this.
 """
 
 from __future__ import annotations
@@ -137,9 +136,7 @@ def settings_key(
 ) -> str:
     """Return a hash of the sources of the settings; equal keys mean equal settings.
 
-    The sources are the ``IDX_*`` variables, the preset's name, the settings file's content and the
-    home folder. Settings that do not affect an answer are left out: the log level, and the address
-    of a server.
+    Settings that do not affect an answer are left out: the log level, and the address of a server.
     """
     variables = os.environ if environment is None else environment
     content = b""

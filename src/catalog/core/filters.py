@@ -36,7 +36,7 @@ from catalog.core.errors import FilterError, UnknownFieldError
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = CHUNK_FIELDS | {
     "dataset", "source_doc_id", "docid", "path", "title", "file_type", "source_type", "tags",
-    "source_url", "confidentiality", "created", "modified", "media", "page_title", "agent_hint",
+    "source_url", "confidentiality", "created", "modified", "media", "page_title", "agent_hint"
 }  # fmt: skip
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
 WORD_FIELDS = frozenset({"page_title", "section"})  # a search compares them by their words
@@ -187,17 +187,13 @@ def _parts(tree: And | Or | Not) -> tuple[Filter, ...]:
 def check_fields(tree: Filter, known: Iterable[str]) -> None:
     """Raise :class:`UnknownFieldError` unless every field is first-class or in ``known``."""
     allowed = FIRST_CLASS_FIELDS | frozenset(known)
-    for name in sorted(filter_fields(tree) - allowed):
-        raise UnknownFieldError(
-            f"no document has the field {name!r}; fields: {', '.join(sorted(allowed))}"
-        )
+    if unknown := sorted(filter_fields(tree) - allowed):
+        known = ", ".join(sorted(allowed))
+        raise UnknownFieldError(f"no document has the field {unknown[0]!r}; fields: {known}")
 
 
 def matches(tree: Filter, values: Callable[[str], tuple[MetadataScalar, ...]]) -> bool:
-    """Return whether a passage with these ``values(field)`` satisfies the filter.
-
-    This is the reference implementation of the rules above; every engine must agree with it.
-    """
+    """Return whether a passage with these ``values(field)`` satisfies the filter; engines agree."""
     match tree:
         case And():
             return all(matches(part, values) for part in tree.parts)
@@ -247,13 +243,12 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
         case Op.TEXT_MATCH_INSENSITIVE:
             needle = str(tree.value).casefold()
             return any(isinstance(v, str) and needle in v.casefold() for v in values)
-        case _:
-            if (dates := date_comparison(tree)) is not None:
-                op, moment = dates
-                moments = (to_timestamp(value) for value in values if isinstance(value, str))
-                return any(_ORDER[op](at, moment) for at in moments if at is not None)
-            ((kind, bound),) = asked
-            return any(_ORDER[tree.op](value, bound) for its, value in own if its == kind)
+    if (dates := date_comparison(tree)) is not None:
+        op, moment = dates
+        moments = (to_timestamp(value) for value in values if isinstance(value, str))
+        return any(_ORDER[op](at, moment) for at in moments if at is not None)
+    ((kind, bound),) = asked
+    return any(_ORDER[tree.op](value, bound) for its, value in own if its == kind)
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
@@ -266,10 +261,9 @@ def date_comparison(tree: Condition) -> tuple[Op, float] | None:
     """
     if tree.field not in DATE_FIELDS or not isinstance(tree.value, str):
         return None
-    span = date_span(tree.value)
-    if span is None or tree.op not in _ORDER:
+    if (span := date_span(tree.value)) is None or tree.op not in _ORDER:
         return None
-    bound = span[1] if tree.op in (Op.GT, Op.LTE) else span[0]
+    bound = span[tree.op in (Op.GT, Op.LTE)]
     return (Op.GTE if tree.op in (Op.GT, Op.GTE) else Op.LT), bound
 
 
@@ -278,10 +272,8 @@ def parse_filters(filters: object) -> Filter | None:
 
     Accepts a :data:`Filter`, LlamaIndex ``MetadataFilters`` or one ``MetadataFilter``, a mapping
     ``{"tag": "ops", "page": {">=": 3}, "path": ["a.md", "b.md"]}`` whose items are AND-ed (a list
-    means IN), one condition as ``{"field": "tag", "op": "==", "value": "ops"}``, or an iterable of
-    any of these and of ``"tag=ops"`` expressions, AND-ed. Text may also be the JSON of a list or an
-    object. Raises :class:`FilterError` for anything else, for more than :data:`MAX_CONDITIONS`
-    conditions, and for nesting deeper than :data:`MAX_DEPTH`.
+    means IN), one condition as ``{"field": "tag", "op": "==", "value": "ops"}``, an iterable of any
+    of these and of ``"tag=ops"`` expressions, AND-ed, or the JSON of these.
     """
     if filters is None:
         return None
@@ -299,8 +291,8 @@ def parse_filters(filters: object) -> Filter | None:
 
 def is_of_llama_index(filters: object) -> bool:
     """Return whether this is a ``MetadataFilters`` or a ``MetadataFilter``."""
-    names = (("filters", "condition"), ("key", "operator"))
-    return any(all(hasattr(filters, name) for name in pair) for pair in names)
+    pairs = (("filters", "condition"), ("key", "operator"))
+    return any(hasattr(filters, first) and hasattr(filters, other) for first, other in pairs)
 
 
 def parse_expression(expression: str) -> Condition:
@@ -312,9 +304,7 @@ def parse_expression(expression: str) -> Condition:
     """
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
-        raise FilterError(
-            f"{expression!r} is not a condition such as field=value, field!=value or field>=value"
-        )
+        raise FilterError(f"{expression!r} is not a condition such as field=value or field>=value")
     name, symbol, text = match[1].strip(), match[2], match[3].strip()
     if symbol == "!":
         raise FilterError(f"unknown operator in {expression!r}; use = != > >= < <= ~")
@@ -349,10 +339,7 @@ def file_type_filter(name: str) -> Filter:
 
 
 def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None:
-    """Return the file type for a usual name (``Word``: ``docx``); ``None`` if there is none.
-
-    A known extension, or one in ``extensions``, is returned as it is.
-    """
+    """Return the file type for a usual name (``Word``: ``docx``), or the extension itself."""
     text = name.strip().casefold().removeprefix(".")
     if text in _EXTENSIONS or text in extensions:
         return text
@@ -372,10 +359,7 @@ def nearest_file_type(name: str, types: Iterable[str]) -> str | None:
 
 
 def name_filter(part: str) -> Filter:
-    """Return a filter on documents whose path, title or recording contains the text, in any case.
-
-    Raises :class:`FilterError` for blank text.
-    """
+    """Return a filter on documents with this text in path, title or recording, in any case."""
     text = _require_text("name", part)
     fields = ("path", "title", "media")
     return Or(tuple(condition(field, Op.TEXT_MATCH_INSENSITIVE, text) for field in fields))
@@ -412,15 +396,14 @@ def _read(filters: Any) -> Filter:
         return trees[name]
     if _is_list(filters):
         return _conjunction(map(_read, filters))
-    raise FilterError(
-        f'filters must be a mapping, or conditions such as "tag=ops", not {type(filters).__name__}'
-    )
+    kind = type(filters).__name__
+    raise FilterError(f'filters must be a mapping, or conditions such as "tag=ops", not {kind}')
 
 
 def _from_item(field: str, value: object) -> Filter:
+    if value == {}:
+        raise FilterError(f"the filter on {field} has no operator")
     if isinstance(value, Mapping):
-        if not value:
-            raise FilterError(f"the filter on {field} has no operator")
         return _conjunction(condition(field, op, operand) for op, operand in value.items())
     return condition(field, Op.IN if _is_list(value) else Op.EQ, value)
 

@@ -1,7 +1,6 @@
 """Match paths by a pattern as in ``.gitignore``, in bounded time whatever the pattern.
 
 Patterns come from remote callers, and pathspec's regular expressions may take exponential time.
-Here a path takes at most about its number of names times the pattern's.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ class Glob:
     """A compiled pattern, for paths of files relative to one folder, with ``/`` between names.
 
     It means the same as a single line in that folder's ``.gitignore``; a comment, a ``!`` line and
-    a line longer than any path match nothing. Brackets never match a slash, and one that is not
-    closed is a plain character.
+    a line longer than any path match nothing.
     """
 
     _names: tuple[Callable[[str], object] | None, ...]

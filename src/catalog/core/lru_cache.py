@@ -14,11 +14,7 @@ ValueT = TypeVar("ValueT")
 
 
 class LRUCache(Generic[KeyT, ValueT]):
-    """Hold the ``size`` values last stored or read, at least one; safe between threads.
-
-    With ``weigh``, each value counts as much as that returns, and a value over ``size`` is not
-    stored.
-    """
+    """Hold the ``size`` values last used, each as much as ``weigh`` says; safe between threads."""
 
     def __init__(self, size: int, weigh: Callable[[ValueT], int] | None = None) -> None:
         self._values: cachetools.LRUCache[KeyT, ValueT] = cachetools.LRUCache(max(1, size), weigh)

@@ -23,8 +23,7 @@ class OpenServices(Generic[ServiceT]):
     def get(self, key: str, make: Callable[[], ServiceT]) -> ServiceT:
         """Return the service of a key, made on first use; thread-safe.
 
-        Raises :class:`ForkedError` in a fork of a process that has a service: the threads of the
-        parent's models and indexes do not exist here, and whoever waits for them waits for ever.
+        Raises :class:`ForkedError` in a fork, which lacks the threads of models and indexes.
         """
         if self._services and self._process != os.getpid():
             raise ForkedError(

@@ -1,7 +1,6 @@
 """The parameters of each verb of a store, defined once.
 
-Python, the command line, HTTP and agents' tools derive their arguments, defaults, bounds and help
-from the classes here. To add a parameter, add a field; then use it where it acts.
+Every edge derives its arguments, defaults, bounds and help from the classes here.
 """
 
 from __future__ import annotations
@@ -67,10 +66,9 @@ _ALIASES = {
 class Param:
     """Describe a parameter; name, type and default are those of the field that it stands at.
 
-    ``within`` are the least and most of a number, ``max_items`` bounds a list; ``flags`` are its
-    options on the command line, ``--name`` if empty, with blanks between. ``json`` is the type that
-    edges outside Python take, if it differs, and ``json_help`` is said where arguments are JSON. A
-    ``python_only`` parameter is not offered there.
+    ``within`` are the least and most of a number, ``flags`` its options on the command line,
+    ``--name`` if empty. ``json`` is the type that edges outside Python take, if it differs, and
+    ``json_help`` is said where arguments are JSON.
     """
 
     help: str
@@ -331,11 +329,10 @@ class BrowseParams(_Scoped):
     offset: int = optional(0, "Number of documents to skip.", (0, MAX_OFFSET))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StatusParams(Params):
     """Parameters of ``status``."""
 
-    _: KW_ONLY
     role: str | None = optional(None, ROLE)
 
 

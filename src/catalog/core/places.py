@@ -27,10 +27,8 @@ class Places:
     """A map from the characters of a text to the lines (cells, paragraphs …) of its file.
 
     From ``offsets[n]`` to the next offset, the text is at number ``numbers[n]`` of the ``unit``,
-    and in a notebook in line ``lines[n]`` of that cell (``None`` if it has no line, such as an
-    output). In a workbook ``areas[n]`` names the sheet of the row and its columns: ``Costs!A:F``.
-    Offsets ascend; numbers need not. Without steps, text of the unit ``line`` is the file's, and
-    other units are known in another way (pages, seconds).
+    and in a notebook in line ``lines[n]`` of that cell. In a workbook ``areas[n]`` names the sheet
+    of the row and its columns: ``Costs!A:F``. Offsets ascend; numbers need not.
     """
 
     unit: Unit = "line"

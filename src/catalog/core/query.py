@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -80,11 +79,10 @@ class SubQuery:
 class ParsedQuery:
     """The parts of a query.
 
-    ``text`` is its topic: the words and the phrases' words, without the exclusions. ``parts`` are
-    the sub-queries of the legs. No hit contains ``exclusions``, every hit contains the ``required``
-    phrases. ``is_typed``: the user wrote the parts, and each has its own phrases. ``readings`` are
-    notes for the user on parts with two possible readings. ``loose`` are quoted phrases that do not
-    bind: passages that contain them rank higher.
+    ``text`` is its topic: the words and the phrases' words, without the exclusions. No hit contains
+    ``exclusions``, every hit contains the ``required`` phrases. ``is_typed``: the user wrote the
+    parts, and each has its own phrases. ``readings`` are notes on parts with two possible readings.
+    Passages that contain ``loose`` phrases rank higher.
     """
 
     original: str
@@ -132,8 +130,7 @@ class ParsedQuery:
     def about(self, mode: Mode) -> str:
         """Return the one text that represents the query in a mode.
 
-        Of the parts for the mode it is the first ``vec``, or else ``lex``, or else ``hyde``;
-        ``text`` if the mode has none.
+        It is the first ``vec`` of the mode, else ``lex``, else ``hyde``, else ``text``.
         """
         return _most_important([part for part in self.parts if part.is_for(mode)], self.text)
 
@@ -264,11 +261,7 @@ def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = Fals
 
 
 def _is_flag(word: str) -> bool:
-    """Return whether a word after a minus may be a flag or a number: ``rf``, ``O2``, ``40``.
-
-    It may be one if it has a digit or a sign, at most two letters, or no vowel, or if common
-    programs have such an option.
-    """
+    """Return whether a word after a minus may be a flag or a number: ``rf``, ``O2``, ``40``."""
     if not word.isascii():
         return any(char.isdigit() for char in word)
     if re.fullmatch(r"[a-z]+(?:['.][a-z]+)*", word, re.IGNORECASE) is None or len(word) < 3:
@@ -315,13 +308,7 @@ def _one_line(text: str) -> str:
 
 
 def _clean(query: str) -> str:
-    """Compose and trim the query, with one kind of line break and of quotes.
-
-    Other control characters become spaces, and characters that cannot be stored a replacement
-    character. Invisible characters at the beginning are removed.
-    """
+    """Compose and trim the query, with one kind of line break and of quotes, without controls."""
     lines = _LINE_BREAK.sub("\n", query).translate(_QUOTES)  # breaks separate typed sub-queries
-    printable = "".join(
-        " " if unicodedata.category(char) == "Cc" and char != "\n" else char for char in lines
-    )
+    printable = re.sub("[\x00-\x09\x0b-\x1f\x7f-\x9f]", " ", lines)
     return _INVISIBLE.sub("", compose(storable(printable)).strip(), count=1)

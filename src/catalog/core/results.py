@@ -124,8 +124,8 @@ class EvidenceLine(Frozen):
 class Evidence(Frozen):
     """The words and frames of a recording around the passages found in it, ordered by time.
 
-    ``best_sentence`` is the best passage's, if there was a query; ``start`` and ``end`` are seconds
-    (cues over them are whole), ``anchors`` the passages' ids, ``link`` opens the first of them.
+    ``best_sentence`` is the best passage's; ``start`` and ``end`` are seconds, ``anchors`` the
+    passages' ids, ``link`` opens the first of them.
     """
 
     best_sentence: EvidenceLine | None = None

@@ -1,7 +1,6 @@
 """A request's edge and id, and the log of failures, retries and fallbacks in its search.
 
-The events contain no text of a question, a document or a key: only the search's id, the step,
-classes of errors with their numbers, and reasons that the program words.
+The events contain no text of a question, a document or a key.
 """
 
 from __future__ import annotations

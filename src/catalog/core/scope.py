@@ -1,7 +1,6 @@
 """A search's scope: the documents that may answer, as a type with three kinds of value.
 
-A truth test on a scope is an error on purpose: with ``if scope:`` an empty access list would mean
-"everything".
+A truth test is an error on purpose: with ``if scope:`` an empty list would mean "everything".
 """
 
 from __future__ import annotations
@@ -28,11 +27,6 @@ class Scope:
     """All documents, exactly these, or none; ``ids`` are source document ids, ``None`` for all."""
 
     ids: frozenset[str] | None
-
-    @classmethod
-    def all(cls) -> Scope:
-        """Return a scope without restriction."""
-        return cls(None)
 
     @classmethod
     def of(cls, ids: Iterable[str] | None) -> Scope:
@@ -66,4 +60,4 @@ class Scope:
         raise TypeError("a Scope is neither true nor false: use is_all, is_nothing or allows()")
 
 
-ALL = Scope.all()
+ALL = Scope.of(None)

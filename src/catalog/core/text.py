@@ -34,8 +34,7 @@ def storable(text: str) -> str:
 def limit_marks(text: str) -> str:
     """Return the text with at most thirty combining marks in a row.
 
-    Normalising sorts marks in time quadratic in their number, during which no other thread runs:
-    http://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format.
+    Normalising sorts marks in time quadratic in their number, while no other thread runs.
     """
     return text if text.isascii() else _MANY_SIGNS.sub(_limit_marks_of_run, text)
 
@@ -55,14 +54,11 @@ def compose(text: str) -> str:
 
 def all_storable(value: Any) -> Any:
     """Return a JSON value with :func:`storable` applied to every text and name in it."""
-    match value:
-        case str():
-            return storable(value)
-        case Mapping():
-            return {all_storable(name): all_storable(item) for name, item in value.items()}
-        case list() | tuple():
-            return [all_storable(item) for item in value]
-    return value
+    if isinstance(value, Mapping):
+        return {all_storable(name): all_storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(all_storable, value))
+    return storable(value) if isinstance(value, str) else value
 
 
 def counted(count: int, noun: str) -> str:
@@ -78,10 +74,7 @@ def format_timecode(seconds: float) -> str:
 
 
 def strip_userinfo(address: str) -> str:
-    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; other texts unchanged.
-
-    If a password that is not percent-encoded makes this ambiguous, the longer part is removed.
-    """
+    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; other texts unchanged."""
     head, at, tail = address.rpartition("@")  # without the end, in which no user's part is
     return _USERINFO.sub("", head + at, count=1) + tail
 
@@ -106,10 +99,7 @@ def draw_nonce() -> str:
 
 
 def mark_as_data(quoted: str, draw: Callable[[], str] = draw_nonce) -> str:
-    """Return the text marked as data, between two lines that carry a random number.
-
-    A number that occurs in the text is not used. ``quoted`` is cleaned already.
-    """
+    """Return cleaned text marked as data, between two lines with a number that it does not have."""
     while (nonce := draw()) in quoted.casefold():
         pass
     return (

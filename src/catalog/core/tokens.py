@@ -41,9 +41,8 @@ class CharTokenCounter:
 class EstimatedTokenCounter:
     """Count four letters as a token, and every digit, mark or sign as one.
 
-    This is for a model whose tokenizer is not available. A letter beyond ASCII counts half a token,
-    one of a script without blanks a whole token. The estimate is usually too high;
-    docs/how-to/embedding-model.md says how often it is not.
+    A letter beyond ASCII counts half a token, one of a script without blanks a whole token. The
+    estimate is usually too high; docs/how-to/embedding-model.md says how often it is not.
     """
 
     name = f"letters/{CHARS_PER_TOKEN}"

@@ -118,10 +118,7 @@ class Ranking:
         return self._choose(lambda group: list(map(shorten, group)))
 
     def as_judged(self, grades: Mapping[str, int]) -> Ranking:
-        """Return the ranking with each group's relevant documents, best first.
-
-        A group without a relevant document is represented by a judged one, else by its hit.
-        """
+        """Return the ranking with each group's relevant documents, else a judged one or its hit."""
 
         def choose(group: Sequence[RankedHit]) -> Sequence[RankedHit]:
             judged = [hit for hit in group if hit.path in grades]

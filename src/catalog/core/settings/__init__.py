@@ -1,8 +1,7 @@
 """Every setting with its default, its bounds, and the origin of its value.
 
-``IDX_RAG_V2__*`` are settings of the v2 pipeline and ``IDX_*`` the rest. The environment takes
-precedence over a TOML file (``IDX_CONFIG`` or ``catalog.toml`` in the home folder), that over a
-preset, that over the defaults. An unknown name is an error and never ignored.
+The environment takes precedence over a TOML file (``IDX_CONFIG`` or ``catalog.toml`` in the home
+folder), that over a preset, that over the defaults.
 """
 
 from catalog.core.settings.loading import LoadedSettings as LoadedSettings

@@ -32,10 +32,7 @@ class LoadedSettings(NamedTuple):
 
 
 def get_settings() -> Settings:
-    """Return the effective settings of this process's environment.
-
-    They are the same object until the environment or the settings file changes.
-    """
+    """Return the effective settings, the same object until environment or settings file change."""
     own = sorted(item for item in os.environ.items() if item[0].startswith(PREFIX))
     return _settings_of(settings_key(home_folder(), None), tuple(own))
 
@@ -48,10 +45,7 @@ def _settings_of(*_: object) -> Settings:
 def load_settings(
     *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> LoadedSettings:
-    """Merge overrides, environment, TOML file, preset and defaults, in that order of strength.
-
-    ``overrides`` is nested like the TOML file. Raises :class:`ConfigError` naming the setting.
-    """
+    """Merge overrides (nested like TOML), environment, TOML file, preset and defaults."""
     refuse_unknown_variables(PREFIX, Settings)
     try:
         environment = EnvSettingsSource(Settings)()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
 
 from catalog.core.entry_points import Group, find_engine
-from catalog.core.errors import ConfigError
 from catalog.core.settings.variables import (
     V2_PREFIX,
     ApiKey,
@@ -22,14 +20,8 @@ from catalog.core.settings.variables import (
 )
 
 
-def _name_of_engine(group: Group) -> AfterValidator:
-    def check(name: str) -> str:
-        try:
-            return find_engine(group, name).name
-        except ConfigError as error:
-            raise PydanticCustomError("unknown_engine", "{why}", {"why": str(error)}) from error
-
-    return AfterValidator(check)
+def _engine(group: Group) -> AfterValidator:
+    return AfterValidator(lambda name: find_engine(group, name).name)
 
 
 class IngestSettings(SettingsSection):
@@ -112,12 +104,12 @@ class RAGv2Settings(BaseSettings):
         "Form of that first line: 'path > Title > Heading', or '[doc: Title] [type: pdf] "
         "[section: Heading > Heading]'.",
     )
-    lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = setting(
+    lexical_engine: Annotated[str, _engine("catalog.lexical")] = setting(
         "bm25",
         "Keyword engine: bm25, fts (the store's own full text), or another package's "
         "(docs/how-to/write-an-engine.md).",
     )
-    vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = setting(
+    vector_engine: Annotated[str, _engine("catalog.vectors")] = setting(
         "flat",
         "Vector engine: flat, qdrant (faster from about 100,000 passages; the default with a "
         "qdrant_url), sqlite-vec, or another package's.",
@@ -138,11 +130,7 @@ class RAGv2Settings(BaseSettings):
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = setting(
         "adaptive", "How both lists are fused; see docs/explanation/scoring.md."
     )
-    rrf_k: int = setting(
-        60,
-        "The constant k of 1 / (k + rank), of fusion_mode rrf.",
-        (1, 1000),
-    )
+    rrf_k: int = setting(60, "The constant k of 1 / (k + rank), of fusion_mode rrf.", (1, 1000))
     original_weight: float = setting(2.0, "Weight of lists for the user's own query.", (0.0, 100.0))
     expansion_weight: float = setting(1.0, "Weight of lists for expanded queries.", (0.0, 100.0))
     max_chunks_per_doc: int = setting(
@@ -224,17 +212,11 @@ class RAGv2Settings(BaseSettings):
         super().__init__(**values)
 
     @model_validator(mode="after")
-    def _server_is_used(self) -> RAGv2Settings:
+    def _fit_together(self) -> RAGv2Settings:
         if self.qdrant_url is not None and "vector_engine" not in self.model_fields_set:
             object.__setattr__(self, "vector_engine", "qdrant")
-        return self
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> RAGv2Settings:
         if self.chunk_overlap * 2 >= self.chunk_size:
-            raise ValueError(
-                f"chunk_overlap must be less than half of chunk_size {self.chunk_size}"
-            )
+            raise ValueError(f"chunk_overlap must be under half of chunk_size {self.chunk_size}")
         if self.chunk_min_size >= self.chunk_size:
             raise ValueError(f"chunk_min_size must be less than chunk_size {self.chunk_size}")
         return self

@@ -1,8 +1,7 @@
-"""Environment variables: a misspelled name is an error or a warning, an invalid key an error."""
+"""Environment variables: a misspelled name and an invalid key are errors."""
 
 from __future__ import annotations
 
-import logging
 import os
 from difflib import get_close_matches
 from functools import cache, partial
@@ -13,11 +12,9 @@ from pydantic_settings import SettingsConfigDict
 
 from catalog.core.errors import ConfigError
 
-_log = logging.getLogger(__name__)
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
-_TESTS = "IDX_TEST_"  # begins the names of variables of this package's tests
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -39,10 +36,7 @@ def read_environment(prefix: str) -> SettingsConfigDict:
 
 
 def setting(
-    default: Any,
-    about: str,
-    between: tuple[float | None, float | None] = (None, None),
-    **more: Any,
+    default: Any, about: str, between: tuple[float | None, float | None] = (None, None), **more: Any
 ) -> Any:
     """Declare a setting: its default, what it is for, and its least and greatest value."""
     more = {"ge": between[0], "le": between[1]} | more
@@ -64,10 +58,7 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
-    """Raise :class:`ConfigError` for a variable whose name resembles a setting's, or extends one.
-
-    Other variables with the prefix may belong to other programs: each is named once in the log.
-    """
+    """Raise an error for a variable whose name resembles a setting's, or extends one."""
     known = _known_variables(prefix, model)
     sections = {name.rpartition("__")[0] for name in known} - {""}
     ours = (CONFIG, *(f"{name}_" for name in sections), *(f"{name}__" for name in known))
@@ -83,15 +74,6 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
                 raise ConfigError(
                     f"{variable} is not a setting; {meant}unset it; catalog config lists all"
                 )
-            if prefix == PREFIX and not name.startswith((_TESTS, V2_PREFIX)):
-                _warn_once(variable, known)
-
-
-@cache
-def _warn_once(variable: str, known: frozenset[str]) -> None:
-    own = [name for name in known if "__" not in name]
-    near = get_close_matches(variable.upper(), own, 1, 0)
-    _log.warning("%s is not a setting and is ignored; the nearest is %s", variable, near[0])
 
 
 @cache
