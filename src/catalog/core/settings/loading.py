@@ -122,7 +122,8 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def find_field(name: str) -> Any:
     """Return the pydantic field behind a dotted name, ``None`` if there is none."""
-    field, model = None, Settings
+    field: Any = None
+    model: Any = Settings
     for part in name.split("."):
         field = getattr(model, "model_fields", {}).get(part)
         model = getattr(field, "annotation", None)
