@@ -27,7 +27,7 @@ from catalog.store import checksums, embedding_cache, listing, manifest, statist
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.engine_types import Restriction
-from catalog.store.phrases import check_full_text
+from catalog.store.phrases import command_full_text
 from catalog.store.revisions import list_removed
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _drafts(home: Path, store: Path) -> str:
 def _full_text(library: Library) -> str | None:
     try:
         with library.database.write(wait=False) as connection:
-            check_full_text(connection)
+            command_full_text(connection, "integrity-check")
     except StoreDamagedError as error:
         raise _Defect("the full-text index differs from the passages") from error
     except StoreError as error:

@@ -52,7 +52,7 @@ from catalog.store.embedding_cache import (
     require_model,
 )
 from catalog.store.manifest import files_of_paths, forget
-from catalog.store.phrases import rebuild_full_text
+from catalog.store.phrases import command_full_text
 from catalog.store.revisions import (
     count_rows,
     forget_removal,
@@ -495,7 +495,7 @@ def rebuild_indexes(
 
 def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
     with library.database.write() as connection:
-        rebuild_full_text(connection)
+        command_full_text(connection, "rebuild")
     engine = indexes.lexical(dataset)
     engine.verify()  # what is on a server, or in the database, is forgotten where it is wrong
     folder = indexes.folder(dataset) / engine.name

@@ -23,9 +23,9 @@ from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, without_accents, word_forms
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import (
+    CARDS,
     MAX_TERMS,
     fts_words,
-    index_cards,
     match_any,
     match_cards,
     quote,
@@ -111,7 +111,7 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
         for row in rows
     ]
     connection.execute(insert(document_cards), cards)
-    index_cards(connection, rows)
+    connection.execute(insert(CARDS), rows)
     return len(live)
 
 

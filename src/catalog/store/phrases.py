@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -125,11 +125,6 @@ def is_postgres(connection: Connection) -> bool:
     return connection.dialect.name == "postgresql"
 
 
-def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add new cards to the full text; a row has the columns of :data:`CARDS`."""
-    connection.execute(insert(CARDS), list(rows))
-
-
 def match_cards(connection: Connection, match: str, *, is_name: bool = False) -> Subquery:
     """Return the ids of the cards that match, with their relevance as ``score``.
 
@@ -155,16 +150,11 @@ def match_cards(connection: Connection, match: str, *, is_name: bool = False) ->
     )
 
 
-def check_full_text(connection: Connection) -> None:
-    """Compare SQLite's full text with its rows; takes the write lock.
+def command_full_text(connection: Connection, command: str) -> None:
+    """Give FTS5's tables a command; in Postgres the full text is in columns of the rows.
 
-    Raises the driver's error if they differ. In Postgres they are columns of the rows.
+    ``rebuild`` makes them from their rows. ``integrity-check`` compares both, takes the write lock,
+    and raises the driver's error if they differ.
     """
     for index in () if is_postgres(connection) else _TABLES:
-        connection.execute(insert(index).values({index.name: "integrity-check", "rank": 1}))
-
-
-def rebuild_full_text(connection: Connection) -> None:
-    """Rebuild SQLite's full text from its rows."""
-    for index in () if is_postgres(connection) else _TABLES:
-        connection.execute(insert(index).values({index.name: "rebuild"}))
+        connection.execute(insert(index).values({index.name: command, "rank": 1}))

@@ -32,7 +32,7 @@ from catalog.store.document_names import document_date, field_rows
 from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
-from catalog.store.phrases import CARDS, is_postgres, rebuild_full_text
+from catalog.store.phrases import CARDS, command_full_text, is_postgres
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
@@ -330,7 +330,7 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     documents of no dataset, and all cards. Passages of other datasets that lose a
     vector are noted as waiting.
     """
-    rebuild_full_text(connection)  # a damaged index would prevent that rows are deleted
+    command_full_text(connection, "rebuild")  # a damaged index would prevent that rows are deleted
     for derived in (document_cards, CARDS):
         connection.execute(delete(derived))
     connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
