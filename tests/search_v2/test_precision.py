@@ -7,7 +7,7 @@ import pytest
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
-from catalog.retrieval.expanded import explain_strong_signal
+from catalog.retrieval.expansion import explain_strong_signal
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
 from catalog.search_v2 import QueryEngineBuilderV2

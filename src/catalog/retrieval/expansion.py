@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, Field
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
-from catalog.core.query import SubQueryKind
+from catalog.core.query import SubQuery, SubQueryKind
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
 from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.stages import StageLog
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
+    from catalog.retrieval.legs import LegRun
+    from catalog.retrieval.parts import SearchParts
 
-PROMPT_VERSION = 1  # raise it with every change here, so that kept replies are asked for anew
 PROMPT = """\
 Rewrite a search query so that a search engine finds passages that word it differently.
 Write 1 to 3 lines that start with lex: and hold a few key words, names or synonyms,
@@ -67,7 +68,9 @@ LENGTHS: Mapping[SubQueryKind, tuple[int, int, int]] = {
     "vec": (2, 40, 300),
     "hyde": (4, 200, 1500),
 }
+MOST: Mapping[SubQueryKind, int] = {"lex": 3, "vec": 3, "hyde": 1}  # lines of one expansion
 _KINDS: tuple[SubQueryKind, ...] = get_args(SubQueryKind)
+_ANALYZER = Analyzer()
 _ABANDONED = 2  # hanging calls; with more, the source is not asked until one of them ends
 _LONGEST_REPLY = 20_000  # characters of a reply that are read
 _TOLD = 80  # characters of a dropped line in a report
@@ -88,6 +91,11 @@ _ABOUT_ITSELF = re.compile(
     r"as an ai|as a language model|i (?:cannot|can['’]t|am sorry|am unable)|i['’]m (?:sorry|unable)"
     r"|sorry,|here (?:are|is)\b|here['’]s\b|sure\b(?!-)|certainly\b"
 )
+# A line must be as near to the query as its 100th passage, or the one at a quarter of all passages
+# if that comes earlier, but not the first. Of 188 golden queries with their labelled answers as
+# lines 176 pass, and 17 % of other queries' answers.
+_FOUND, _SHARE, _LEAST = 100, 4, 2
+_UNUSED = "only the query itself is searched"
 ResultT = TypeVar("ResultT")
 
 
@@ -97,6 +105,10 @@ class ExpansionLine:
 
     kind: SubQueryKind
     text: str
+
+
+Dropped = tuple[ExpansionLine, str]
+"""A line that is not searched, and the reason."""
 
 
 class ExpansionReply(BaseModel):
@@ -115,21 +127,17 @@ class ExpansionSource(Protocol):
     @property
     def name(self) -> str:
         """Return the source's name for explanations."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Return a name for source, model and prompt; equal ones share cached replies."""
-        ...
 
     @property
     def prompt(self) -> str:
         """Return the prompt, to recognise replies that repeat it."""
-        ...
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for unchecked lines; raises whatever the model raises."""
-        ...
 
 
 def get_source(kind: Literal["lines", "hyde"], llm: LanguageModel) -> ExpansionSource:
@@ -150,17 +158,15 @@ class LexVecSource:
     @property
     def fingerprint(self) -> str:
         """Return a name for source, model and prompt."""
-        return make_fingerprint("lines", self._llm.identity, str(PROMPT_VERSION), self.prompt)
+        return make_fingerprint("lines", self._llm.identity, self.prompt)
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for lex, vec and hyde lines."""
         asked = self.prompt.replace("{query}", one_line(query))
         filled: list[ExpansionLine] = []
         if getattr(self._llm, "takes_schema", False):
-            try:
+            with suppress(Exception):  # models fail here in every way; plain text is next
                 filled = parse_lines(complete(self._llm, asked, schema=ExpansionReply))
-            except Exception:  # noqa: BLE001 - models fail here in every way; plain text is next
-                filled = []
         return filled or parse_lines(complete(self._llm, asked))
 
 
@@ -175,22 +181,12 @@ class HydeSource:
     @property
     def fingerprint(self) -> str:
         """Return a name for source, model and prompt."""
-        return make_fingerprint("hyde", self._llm.identity, "1", self.prompt)
+        return make_fingerprint("hyde", self._llm.identity, self.prompt)
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for one passage; no line when the model answers nothing."""
         text = one_line(complete(self._llm, self.prompt.replace("{query}", query)))
         return [ExpansionLine("hyde", text)] if text else []
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """The lines to search, the time in milliseconds, a note, and ``error`` if the source failed."""
-
-    lines: tuple[ExpansionLine, ...]
-    ms: float
-    note: str
-    error: CatalogError | None = None
 
 
 class Expander:
@@ -199,35 +195,21 @@ class Expander:
     def __init__(self, source: ExpansionSource, cache: ModelCache, rag: RAGv2Settings) -> None:
         self._source, self._cache, self._rag = source, cache, rag
         self._calls = BoundedCalls(_ABANDONED)
-        self._analyzer = Analyzer()
 
     @cached_property
-    def identity(self) -> str:
-        """Return the source's fingerprint; raise :class:`LLMError` if the source has none."""
+    def _identity(self) -> str:
         return self._call(lambda: self._source.fingerprint)
 
-    def expand(self, query: str) -> Expansion:
-        """Return the lines that pass the filters; never raise an error of the source."""
-        started = time.perf_counter()
-        try:
-            lines, is_cached = self._lines(query)
-        except CatalogError as error:
-            return Expansion((), (time.perf_counter() - started) * 1000, "", error)
-        usable, dropped = filter_lines(
-            lines,
-            query,
-            analyzer=self._analyzer,
-            prompt=self._source.prompt,
-        )
-        notes = [f"{self._source.name}{' (cached)' if is_cached else ''}"]
-        notes.append(", ".join(f"{line.kind}: {line.text}" for line in usable) or "no usable line")
-        note = "; ".join(filter(None, (*notes, describe_dropped(dropped))))
-        return Expansion(tuple(usable), (time.perf_counter() - started) * 1000, note)
+    def expand(self, query: str) -> tuple[list[ExpansionLine], list[Dropped], str]:
+        """Return the lines to search, the others, and their source; raise one of our errors."""
+        lines, is_cached = self._lines(query)
+        kept, dropped = filter_lines(lines, query, self._source.prompt)
+        return kept, dropped, f"{self._source.name}{' (cached)' if is_cached else ''}"
 
     def _lines(self, query: str) -> tuple[list[ExpansionLine], bool]:
         """Return the source's lines, and whether they come from the cache."""
         plain = " ".join(unicodedata.normalize("NFKC", query).casefold().split())
-        key = cache_key("expansion", plain, self.identity)
+        key = cache_key("expansion", plain, self._identity)
         if (cached := self._cache.get([key]).get(key)) is not None:
             with suppress(ValueError, TypeError):  # it was damaged: ask again
                 return [ExpansionLine(**line) for line in json.loads(cached)], True
@@ -235,7 +217,7 @@ class Expander:
         lines = self._call(lambda: self._calls.call(lambda: self._source.expand(query), seconds))
         if lines:
             entry = CacheEntry(json.dumps([asdict(line) for line in lines]), None)
-            self._cache.put({key: entry}, model=self.identity)
+            self._cache.put({key: entry}, model=self._identity)
         return lines, False
 
     def _call(self, function: Callable[[], ResultT]) -> ResultT:
@@ -247,6 +229,78 @@ class Expander:
         except BaseException as error:
             name = type(self._source).__name__
             raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+class ExpansionPlan:
+    """The additional sub-queries of a request, and the report of how they were found.
+
+    Raises :class:`ConfigError` if the library has no language model.
+    """
+
+    def __init__(
+        self, search: SearchParts, *, strict: bool = False, expander: Expander | None = None
+    ) -> None:
+        self._search, self._expander = search, expander or search.expander
+        self.sub_queries: tuple[SubQuery, ...] | None = None
+        self.stages = StageLog(strict=strict)
+
+    def decide(self, query: str, runs: Sequence[LegRun], size: int) -> None:
+        """Choose the sub-queries to add to those answered, of ``size`` passages with a vector.
+
+        No model is asked if the lexical leg is certain already. Lines for the vector leg must be as
+        near to the query as passages that it found.
+        """
+        rag, near, self.sub_queries = self._search.rag, list[ExpansionLine](), ()
+        first = {run.leg: run for run in reversed(runs)}
+        scores = [hit.score for hit in first["lexical"].hits] if "lexical" in first else []
+        gaps = {"score": rag.strong_signal_score, "gap": rag.strong_signal_gap}
+        if reason := explain_strong_signal(scores, **gaps):
+            self.stages.skipped("expand", reason)
+            return
+        with self.stages.run("expand", survives=CatalogError) as notes:
+            lines, dropped, source = self._expander.expand(query)
+            least = -1.0
+            if (run := first.get("vector")) and run.hits:
+                passages = size if len(run.hits) >= run.top_k else len(run.hits)
+                place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
+                least = run.hits[place - 1].score
+            for line in lines:
+                if line.kind == "lex" or self._nearness(query, line) >= least:
+                    near.append(line)
+                else:
+                    dropped.append((line, "off the subject"))
+            told = ", ".join(f"{line.kind}: {line.text}" for line in near) or "no usable line"
+            notes += [source, told, *_describe_dropped(dropped)]
+            if not near:
+                notes.append(_UNUSED)
+                self.stages.fell_back("expand", "; ".join(notes), reason=_UNUSED)
+        found = (SubQuery(line.kind, line.text, origin="expansion") for line in near)
+        self.sub_queries = tuple(found)
+
+    def _nearness(self, query: str, line: ExpansionLine) -> float:
+        """Return the cosine of line and query."""
+        import numpy as np
+
+        vectors = self._search.query_vectors
+        try:
+            a, _ = vectors.embed(query)
+            b, _ = vectors.embed(line.text, "document" if line.kind == "hyde" else "query")
+        except CatalogError:
+            return 1.0  # its leg will fail the same way, and say so
+        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
+    """Explain why the best lexical hit makes expansion unnecessary; "" if it does not.
+
+    BM25 scores are mapped to 0-1 by ``s / (1 + s)``. The best must reach ``score`` and lead by
+    ``gap`` over the second (over 0 without a second).
+    """
+    normalised = [max(0.0, raw) / (1 + max(0.0, raw)) for raw in scores[:2]]
+    best, second = (*normalised, 0.0, 0.0)[:2]
+    if not scores or best < score or best - second < gap:
+        return ""
+    return f"the best lexical hit is certain: {best:.2f}, {best - second:.2f} ahead"
 
 
 def one_line(text: str) -> str:
@@ -262,14 +316,30 @@ def parse_lines(reply: str) -> list[ExpansionLine]:
     a list of objects with ``kind`` and ``text``.
     """
     reply = reply[:_LONGEST_REPLY]
-    return _parse_json(reply) or [line for raw in reply.splitlines() for line in _parse_line(raw)]
+    for opening, closing in ("{}", "[]"):
+        value: Any = []
+        with suppress(ValueError, RecursionError):
+            value = json.loads(reply[reply.find(opening) : reply.rfind(closing) + 1])
+        items = value if isinstance(value, list) else [value]
+        if lines := [line for item in items for line in _parse_item(item)]:
+            return lines
+    return [line for raw in reply.splitlines() for line in _parse_item(raw)]
 
 
-def _parse_line(raw: str) -> Iterator[ExpansionLine]:
-    match = _LINE.match(raw)
-    text = _strip_marks(match[2]) if match else ""
-    if match and text and text[0] not in "[{":  # a fragment of truncated JSON
-        yield ExpansionLine(cast(SubQueryKind, match[1].lower()), text)
+def _parse_item(item: Any) -> Iterator[ExpansionLine]:
+    texts: dict[str, Any] = {}
+    if isinstance(item, str) and (match := _LINE.match(item)):
+        said = _strip_marks(match[2])
+        texts = {match[1].lower(): said if said[:1] not in "[{" else ""}  # of truncated JSON
+    elif isinstance(item, Mapping):
+        texts = {key.strip().lower(): text for key, text in item.items()}
+        kind = texts.get("kind", texts.get("type"))
+        if isinstance(kind, str):
+            texts = {kind.strip().lower(): texts.get("text")}
+    for key, entry in texts.items():
+        for text in entry if isinstance(entry, list) else [entry]:
+            if key in _KINDS and isinstance(text, str) and (stripped := _strip_marks(text)):
+                yield ExpansionLine(key, stripped)
 
 
 def _strip_marks(text: str) -> str:
@@ -284,59 +354,23 @@ def _strip_marks(text: str) -> str:
     return text
 
 
-def _parse_json(reply: str) -> list[ExpansionLine]:
-    for opening, closing in ("{}", "[]"):
-        start, end = reply.find(opening), reply.rfind(closing)
-        try:
-            value = json.loads(reply[start : end + 1]) if 0 <= start < end else []
-        except (ValueError, RecursionError):
-            continue
-        items = value if isinstance(value, list) else [value]
-        if lines := [line for item in items for line in _parse_item(item)]:
-            return lines
-    return []
-
-
-def _parse_item(item: Any) -> Iterator[ExpansionLine]:
-    if isinstance(item, str):
-        yield from _parse_line(item)
-    if not isinstance(item, Mapping):
-        return
-    texts = {key.strip().lower(): text for key, text in item.items()}
-    kind = texts.get("kind", texts.get("type"))
-    if isinstance(kind, str):
-        texts = {kind.strip().lower(): texts.get("text")}
-    for key, entry in texts.items():
-        for text in entry if isinstance(entry, list) else [entry]:
-            if key in _KINDS and isinstance(text, str) and _strip_marks(text):
-                yield ExpansionLine(key, _strip_marks(text))
-
-
 def filter_lines(
-    lines: Iterable[ExpansionLine],
-    query: str,
-    *,
-    analyzer: Analyzer,
-    prompt: str,
-    lex_max: int = 3,
-    vec_max: int = 3,
-    hyde_max: int = 1,
-) -> tuple[list[ExpansionLine], list[tuple[ExpansionLine, str]]]:
-    """Return the lines to search, and the dropped lines, each with its reason.
+    lines: Iterable[ExpansionLine], query: str, prompt: str
+) -> tuple[list[ExpansionLine], list[Dropped]]:
+    """Return the lines to search, at most :data:`MOST` of each kind, and the others.
 
     Reasons: ``instructions`` (labels, placeholders, the model talking about itself, a line of 3 or
     4 words or 5 words in a row that are in ``prompt`` but not in the query), ``length``
     (:data:`LENGTHS`), ``no query term`` (a lex line without any), ``nothing new`` (only words of
     the query), ``duplicate`` (also a hyde line equal to a vec line), ``too many``.
     """
-    asked = frozenset(analyzer.tokens(query))
-    room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
+    asked, left = frozenset(_ANALYZER.tokens(query)), dict(MOST)
     kept: list[ExpansionLine] = []
-    dropped: list[tuple[ExpansionLine, str]] = []
+    dropped: list[Dropped] = []
     seen: set[Hashable] = set()
     for raw in lines:
         line = ExpansionLine(raw.kind, one_line(raw.text))
-        tokens, plain = frozenset(analyzer.tokens(line.text)), _normalise(line.text)
+        tokens, plain = frozenset(_ANALYZER.tokens(line.text)), _normalise(line.text)
         # Lines with the same meaning find the same: as words, or as a text to embed.
         meaning = ("lex", tokens or plain) if line.kind == "lex" else ("vec", plain)
         reason = ""
@@ -350,25 +384,25 @@ def filter_lines(
             reason = "nothing new"
         elif meaning in seen:
             reason = "duplicate"
-        elif room[line.kind] <= 0:
+        elif left[line.kind] <= 0:
             reason = "too many"
         if reason:
             dropped.append((line, reason))
             continue
         seen.add(meaning)
-        room[line.kind] -= 1
+        left[line.kind] -= 1
         kept.append(line)
     return kept, dropped
 
 
-def describe_dropped(lines: Iterable[tuple[ExpansionLine, str]]) -> str:
-    """Return ``dropped: vec "the line" (its reason), …``, long lines cut; "" without any."""
-    shown = ((line, line.text, reason) for line, reason in lines)
-    told = [
-        f'{line.kind} "{text if len(text) <= _TOLD else text[: _TOLD - 1].rstrip() + "…"}" ({why})'
-        for line, text, why in shown
-    ]
-    return f"dropped: {', '.join(told)}" if told else ""
+def _describe_dropped(dropped: Sequence[Dropped]) -> Iterator[str]:
+    """Yield ``dropped: vec "the line" (its reason), …``, long lines cut, if there are any."""
+    told = []
+    for (kind, text), reason in ((astuple(line), reason) for line, reason in dropped):
+        short = text if len(text) <= _TOLD else f"{text[: _TOLD - 1].rstrip()}…"
+        told.append(f'{kind} "{short}" ({reason})')
+    if told:
+        yield f"dropped: {', '.join(told)}"
 
 
 def _has_length(line: ExpansionLine, query: str) -> bool:
@@ -381,18 +415,15 @@ def _has_length(line: ExpansionLine, query: str) -> bool:
 def _is_leak(text: str, query: str, prompt: str) -> bool:
     """Return whether a line repeats the prompt, or is about the model itself."""
     folded, own = text.casefold(), query.casefold()
-    placeholders = (match.casefold() for match in _PLACEHOLDER.findall(text))
-    if _LABEL.search(text) or any(match not in own for match in placeholders):
+    if _LABEL.search(text) or any(it not in own for it in _PLACEHOLDER.findall(folded)):
         return True
     if _ABOUT_ITSELF.match(folded) and not _ABOUT_ITSELF.match(own):
         return True
     words = _normalise(text).split()
     length = min(len(words), _LEAK_RUN)
-    if length < _LEAK_WORDS:
-        return False
     told, known = f" {_normalise(prompt)} ", f" {_normalise(query)} "
     runs = (f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1))
-    return any(run in told and run not in known for run in runs)
+    return length >= _LEAK_WORDS and any(run in told and run not in known for run in runs)
 
 
 def _normalise(text: str) -> str:

@@ -16,7 +16,7 @@ from catalog.core.params import SearchParams
 from catalog.core.results import Evidence, Recency, SearchResults
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
-from catalog.retrieval.expanded import ExpansionPlan
+from catalog.retrieval.expansion import ExpansionPlan
 from catalog.retrieval.fusion import (
     AS_WRITTEN,
     DEPTH,

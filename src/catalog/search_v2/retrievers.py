@@ -22,8 +22,7 @@ from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expanded import ExpansionPlan
-from catalog.retrieval.expansion import PROMPT, LexVecSource
+from catalog.retrieval.expansion import PROMPT, ExpansionPlan, LexVecSource
 from catalog.retrieval.legs import (
     LegQuery,
     Question,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.retrieval.expansion import (
     LENGTHS,
+    MOST,
     PROMPT,
     ExpansionLine,
     count_words,
@@ -18,7 +19,6 @@ from catalog.store.lexical.analysis import Analyzer
 
 ANALYZER = Analyzer()
 QUERY = "how do I rotate API keys"
-LIMITS = {"lex_max": 3, "vec_max": 3, "hyde_max": 1}
 
 
 def line(text):
@@ -30,10 +30,9 @@ def pairs(reply):
     return [(one.kind, one.text) for one in parse_lines(reply)]
 
 
-def keep(*texts, query=QUERY, **limits):
+def keep(*texts, query=QUERY):
     lines = [line(text) for text in texts]
-    bounds = {**LIMITS, **limits}
-    kept, dropped = filter_lines(lines, query, analyzer=ANALYZER, prompt=PROMPT, **bounds)
+    kept, dropped = filter_lines(lines, query, PROMPT)
     reasons = Counter(reason for _, reason in dropped)
     return [f"{one.kind}: {one.text}" for one in kept], dict(reasons)
 
@@ -229,13 +228,10 @@ def test_the_same_text_may_be_asked_of_both_legs():
 
 
 def test_the_first_lines_of_a_kind_are_kept_up_to_its_number():
-    texts = ["lex: key a1", "lex: key b1", "lex: key c1", "vec: one such", "vec: two such"]
-    kept, dropped = keep(*texts, lex_max=2, vec_max=0)
-    assert (kept, dropped) == (["lex: key a1", "lex: key b1"], {"too many": 3})
-
-
-def test_a_dropped_line_takes_no_place():
-    assert keep("lex: other", "lex: key a1", lex_max=1) == (["lex: key a1"], {"no query term": 1})
+    lex = [f"lex: key {letter}1" for letter in "abcd"]
+    hyde = ["hyde: One such passage here.", "hyde: Another such passage here."]
+    kept, dropped = keep("lex: other", *lex, *hyde)  # a dropped line takes no place
+    assert (kept, dropped) == ([*lex[:3], hyde[0]], {"no query term": 1, "too many": 2})
 
 
 def test_a_kept_line_is_printable_and_on_one_line():
@@ -261,21 +257,11 @@ texts = st.text(max_size=200) | st.lists(
 @given(
     st.lists(st.builds(ExpansionLine, st.sampled_from([*LENGTHS]), texts), max_size=12),
     texts,
-    st.integers(0, 4),
-    st.integers(0, 4),
-    st.integers(0, 2),
 )
-def test_every_kept_line_is_within_the_limits(lines, query, lex_max, vec_max, hyde_max):
-    room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
-    kept, dropped = filter_lines(
-        lines,
-        query,
-        analyzer=ANALYZER,
-        prompt=PROMPT,
-        **{f"{kind}_max": most for kind, most in room.items()},
-    )
+def test_every_kept_line_is_within_the_limits(lines, query):
+    kept, dropped = filter_lines(lines, query, PROMPT)
     assert len(kept) + len(dropped) == len(lines)
-    for kind, most in room.items():
+    for kind, most in MOST.items():
         assert sum(one.kind == kind for one in kept) <= most
     asked = set(ANALYZER.tokens(query))
     for one in kept:
