@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
 from catalog.store.filter_sql import among
@@ -129,7 +129,8 @@ def stats(connection: Connection) -> list[CacheStats]:
     """Count the stored answers, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
     in_bytes = as_bytes(llm_cache.c.value)  # a text's length counts characters
-    totals = (func.count(), func.sum(llm_cache.c.hits), func.sum(func.length(in_bytes)))
+    hits = func.sum(llm_cache.c.hits).cast(BigInteger)  # Postgres gives sums as decimals
+    totals = (func.count(), hits, func.sum(func.length(in_bytes)))
     query = select(kind, model, *totals, func.min(created), func.max(created))
     query = query.group_by(kind, model).order_by(kind, model)
     return [CacheStats(*row) for row in connection.execute(query)]

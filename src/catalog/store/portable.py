@@ -86,7 +86,7 @@ class _File(_Line):
     entry: ManifestEntry
 
 
-class _Document(_Line, extra="allow"):
+class _Document(_Line, extra="ignore"):
     kind: Literal["document"] = "document"
     dataset: _Name
     path: _Name
@@ -103,7 +103,7 @@ class _Document(_Line, extra="allow"):
     text: str
 
     def repeated(self) -> dict[str, Any]:
-        """Return what follows from the rest."""
+        """Return what follows from the rest, so that the line can be read by itself."""
         source_doc_id = ids.source_doc_id(self.dataset, self.path)
         return {
             "doc_id": ids.revision_id(source_doc_id, self.content_hash),
@@ -112,14 +112,14 @@ class _Document(_Line, extra="allow"):
         }
 
 
-class _Chunk(_Line, extra="allow"):
+class _Chunk(_Line, extra="ignore"):
     kind: Literal["chunk"] = "chunk"
     span: ChunkSpan
     # Keys of what is embedded at once, with base64 of the float32 vector.
     windows: tuple[tuple[Annotated[str, Field(pattern="^[0-9a-f]{40}$")], str | None], ...]
 
     def repeated(self, document: _Document) -> dict[str, Any]:
-        """Return what follows from the document, so that the line can be read by itself."""
+        """Return what follows from the document."""
         span, at, doc_id = self.span, self.span.locator, document.repeated()["doc_id"]
         seconds = {"time_start": at.time_start, "time_end": at.time_end}
         times = {k: None if it is None else format_timecode(it) for k, it in seconds.items()}
@@ -332,20 +332,16 @@ def _chunks(
 def _to_revision(line: _Document, passages: Sequence[_Chunk], model: StoredModel) -> NewRevision:
     """Return the revision that a document's lines describe, to publish it unchanged.
 
-    Raises :class:`InputError` if an id does not follow from content and place, a passage does not
-    belong to the document, or a vector does not fit the model.
+    Ids and texts of passages follow from the document; what its lines repeat is not read.
     """
     _check_inside(line.path)
     _check_inside(line.file)
-    _check_repeated(line, line.repeated())
     chunks: dict[str, NewChunk] = {}
     vectors: dict[str, embedding_cache.Vector] = {}
     for passage in passages:
-        own = passage.repeated(line)
-        _check_span(passage.span)
-        _check_repeated(passage, own)
-        keys = tuple(key for key, _ in passage.windows)
-        chunks[own["chunk_id"]] = NewChunk(own["chunk_id"], passage.span, keys)
+        _check_span(passage.span, len(line.text))
+        chunk_id, keys = passage.repeated(line)["chunk_id"], [key for key, _ in passage.windows]
+        chunks[chunk_id] = NewChunk(chunk_id, passage.span, tuple(keys))
         vectors.update((key, _read_vector(it, model.dim)) for key, it in passage.windows if it)
     if len(chunks) < len(passages):
         raise InputError(f"{line.path} has the same passage twice")
@@ -372,14 +368,7 @@ def _check_inside(name: str) -> None:
         raise InputError(f"{name!r} leads out of the dataset's folder")
 
 
-def _check_repeated(line: _Line, own: dict[str, Any]) -> None:
-    given = line.model_extra or {}
-    for name in {**given, **own}:
-        if (told := given.get(name)) != (value := own.get(name)):
-            raise InputError(f"{name} is {told!r:.60} instead of {value!r:.60}")
-
-
-def _check_span(span: ChunkSpan) -> None:
+def _check_span(span: ChunkSpan, length: int) -> None:
     def fit(*offsets: int) -> bool:
         return all(a <= b for a, b in pairwise((0, *offsets, span.end - span.start)))
 
@@ -387,7 +376,7 @@ def _check_span(span: ChunkSpan) -> None:
     steps = {len(one) for one in (places.offsets, places.numbers)}
     has_all = len(steps) == 1 and {len(places.lines), len(places.areas)} <= {0, *steps}
     if not (
-        0 <= span.start < span.end
+        0 <= span.start < span.end <= length
         and all(fit(cue.start, cue.end) for cue in span.cues)
         and fit(*span.page_breaks)
         and fit(*places.offsets)

@@ -185,7 +185,6 @@ def _make_engine(url: URL) -> Engine:
     except ModuleNotFoundError as error:
         raise MissingExtraError("a store in Postgres", "postgres") from error
     event.listen(engine, "connect", _require_unicode, insert=True)  # the dialect reads texts next
-    event.listen(engine, "connect", _read_numbers)
     return engine
 
 
@@ -197,18 +196,6 @@ def _require_unicode(connection: Any, _record: object) -> None:
             f"the database stores texts as {encoding}, which lacks characters: create one with "
             "createdb --encoding=UTF8 --template=template0"
         )
-
-
-def _read_numbers(connection: Any, _record: object) -> None:
-    """Return sums of whole numbers as ``int``, as SQLite does."""
-    from psycopg.adapt import Loader
-
-    class _NumberLoader(Loader):
-        def load(self, data: Any) -> int | float:
-            digits = bytes(data).decode()
-            return int(digits) if digits.lstrip("-").isdigit() else float(digits)
-
-    connection.adapters.register_loader("numeric", _NumberLoader)
 
 
 @contextmanager

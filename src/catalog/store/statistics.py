@@ -130,7 +130,8 @@ def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: in
     uncounted = counts.pop(None, 0)
     of_each = select(_COUNT.label("chunks"), func.sum(size).label("tokens")).where(prose)
     table = of_each.group_by(chunks.c.document_id).subquery()
-    short = connection.scalar(select(func.sum(table.c.chunks)).where(table.c.tokens < low)) or 0
+    query = select(func.sum(table.c.chunks)).where(table.c.tokens < low)
+    short = int(connection.scalar(query) or 0)  # Postgres gives sums as decimals
     inside = sum(count for tokens, count in counts.items() if tokens and low <= tokens <= high)
     others = sum(counts.values()) - short
     in_band = inside / others if others > 0 else None
