@@ -52,8 +52,8 @@ class RetrievalFile(WatchedFileHandler):
         LOGGER.addHandler(self)
 
     def _is_first(self) -> bool:
-        files = (getattr(one, "baseFilename", None) for one in LOGGER.handlers)
-        return LOGGER.handlers[[*files].index(self.baseFilename)] is self
+        ours = (one for one in LOGGER.handlers if isinstance(one, RetrievalFile))
+        return next((one for one in ours if one.baseFilename == self.baseFilename), self) is self
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line; also handle errors of opening the file, which the base raises."""
