@@ -387,6 +387,7 @@ class Names:
 
     def _further(self, tree: Condition) -> tuple[str, ...]:
         """Return the paths of documents that are named but missed by the filter itself."""
+        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
         paths = {
             member.path: None
             for group in self.documents.groups.values()
@@ -394,14 +395,14 @@ class Names:
             for member in group
             if not matches(tree, partial(member.values, is_stored=True))
         }
-        if tree.field in ("path", "source_doc_id"):
-            prefix = "" if tree.field == "path" else f"{self.dataset}:"
+        prefix = {"path": "", "source_doc_id": f"{self.dataset}:"}.get(tree.field)
+        if prefix is not None:
             of_files = self.records(lambda file: matches(tree, lambda _: (f"{prefix}{file}",)))
             paths |= dict.fromkeys(of_files)
-        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
         for name in values if tree.field != "title" else ():
             if isinstance(name, str) and (tree.op in _EQUAL or _NO_PLAIN_TEXT.search(name)):
-                paths |= dict.fromkeys(self.documents.whole(self.resolve(name)))
+                whole = self.documents.whole(self.resolve(name))
+                paths |= {one: None for one in whole if prefix is None or f"{prefix}{one}" != name}
         return tuple(paths)
 
 
