@@ -43,9 +43,7 @@ class IndexState(Protocol):
 
     stamp: Stamp
 
-    def __len__(self) -> int:
-        """Return the number of passages."""
-        ...
+    def __len__(self) -> int: ...
 
 
 State = TypeVar("State", bound=IndexState)

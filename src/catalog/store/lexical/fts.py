@@ -76,11 +76,11 @@ class FtsEngine(LexicalEngine):
 
     def _rank(self, connection: Connection, match: str, k: int, restriction: Restriction) -> Hits:
         here = of_datasets(chunks.c.dataset, self.dataset)
-        size = connection.scalar(select(func.count()).select_from(chunks).where(here)) or 0
         found = connection.execute(_matching(connection, match).where(here)).all()
         scores = np.array([score for _, score in found], dtype=np.float64)
         seqs = np.array([seq for seq, _ in found], dtype=np.int64)
-        return best_hits(seqs, scores, k, allowed_seqs(connection, restriction), size)
+        allowed = allowed_seqs(connection, restriction)
+        return best_hits(seqs, scores, k, allowed, self._count(connection))
 
     def is_searchable(self, text: str) -> bool:
         """Return whether the text has any word to search for, stop words included."""
@@ -88,18 +88,17 @@ class FtsEngine(LexicalEngine):
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Count up to :data:`MOST_COUNTED` passages for each word."""
-        here = of_datasets(chunks.c.dataset, self.dataset)
         terms = [[] if fold(word) in stop_words("english") else fts_words(word) for word in words]
         with self.database.read() as connection:
-            size = connection.scalar(select(func.count()).select_from(chunks).where(here)) or 0
             counts = [self._count(connection, quote(" ".join(of))) if of else 0 for of in terms]
-        return size, counts
+            return self._count(connection), counts
 
-    def _count(self, connection: Connection, match: str) -> int:
-        here = of_datasets(chunks.c.dataset, self.dataset)
-        matching = select(chunks.c.seq).where(here, holds_phrase(chunks.c.seq, match))
-        limited = matching.limit(MOST_COUNTED).subquery()
-        return connection.scalar(select(func.count()).select_from(limited)) or 0
+    def _count(self, connection: Connection, match: str = "") -> int:
+        """Count all passages, or those that match, up to :data:`MOST_COUNTED`."""
+        counted = select(chunks.c.seq).where(of_datasets(chunks.c.dataset, self.dataset))
+        if match:
+            counted = counted.where(holds_phrase(chunks.c.seq, match)).limit(MOST_COUNTED)
+        return connection.scalar(select(func.count()).select_from(counted.subquery())) or 0
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
         """Return one engine for this dataset and those of the other engines."""
