@@ -6,6 +6,7 @@ first one on its path. This package has a name of its own, so it can say which o
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +35,7 @@ def main() -> None:
             "out of PYTHONPATH.\n"
         )
         sys.exit(1)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would read every package's metadata
     from catalog.interfaces.cli import main as run
 
     run()

@@ -30,7 +30,6 @@ from catalog.core.params import (
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
 from catalog.library.get import DocumentLines, NamedPart, find_document, find_parts
-from catalog.library.health import describe_store
 from catalog.library.names import WHOLE, role_scope
 
 if TYPE_CHECKING:
@@ -214,6 +213,8 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
 
 def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
     """Return the contents of the store now."""
+    from catalog.library.health import describe_store
+
     return describe_store(engine.library, params.role)
 
 

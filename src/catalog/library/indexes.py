@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from catalog.core.errors import CatalogError
 from catalog.core.files import describe_os_error
 from catalog.core.lru_cache import LRUCache
@@ -107,6 +105,8 @@ class Indexes:
         names = {*VECTOR_ENGINES, rag.vector_engine, "bm25", rag.lexical_engine}
         locks = {folder / name: folder / name / POINTS_LOCK for name in names}
         locks[v1 / dataset] = v1 / f".{dataset}.lock"  # the v1 index has texts
+        from filelock import FileLock, Timeout
+
         for index in (folder, *locks):
             if index.is_symlink():
                 yield f"{index} was a link to {index.resolve()}: its target stays"

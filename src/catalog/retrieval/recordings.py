@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import TIMED_MODALITIES, Evidence, EvidenceLine
 from catalog.core.text import format_timecode
-from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line, title_without_time
 from catalog.retrieval.citations import recording_link
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.snippets import find_snippet
@@ -474,6 +473,8 @@ def frame_text(text: str) -> str:
     If the heading has more than the frame's time, such as a slide's title, the rest stays, unless
     it is just a label (``### Description``). A frame with nothing else gives its heading.
     """
+    from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line  # all readers
+
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     titles = [line.lstrip("# \t") for line in lines if _HEADING.match(line)]
     heading = titles[0] if titles and _HEADING.match(lines[0]) else ""
@@ -490,8 +491,9 @@ def frame_text(text: str) -> str:
 
 def _strip_heading(line: str) -> str:
     """Return a line unchanged, a heading without its marks and time, a label as ""."""
-    mark = _HEADING.match(line)
-    if mark is None:
+    from catalog.ingest.readers.timed.frames import title_without_time
+
+    if (mark := _HEADING.match(line)) is None:
         return line
     title = line[mark.end() :].strip().rstrip("#").rstrip()
     return "" if _LABEL.fullmatch(title.rstrip(":")) else title_without_time(title)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from filelock import FileLock, Timeout
 from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError
@@ -421,6 +420,8 @@ def hold_lock(
     :class:`StoreBusyError` with the message ``busy`` after ``seconds`` (-1: never), and
     :class:`StoreError` if the file cannot be opened.
     """
+    from filelock import FileLock, Timeout
+
     lock = FileLock(file, mode=0o600)
     try:
         make_folder(file.parent)
