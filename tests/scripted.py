@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from catalog.answers.generating import SCHEMAS
 from catalog.llm import Message, ReplyPiece
 from catalog.retrieval.expansion import PROMPT, ExpansionLine, parse_lines
 from catalog.retrieval.rerank.scoring import sigmoid
@@ -79,3 +80,11 @@ class ScriptedLLM:
 def reword() -> ScriptedLLM:
     """Return a model that knows other words for swapping credentials."""
     return ScriptedLLM("lex: rotate API keys\nvec: how to rotate the API keys\n")
+
+
+def write() -> ScriptedLLM:
+    """Return a model that writes a workflow: one sentence about keys, and no evidence of more."""
+    first, *others = SCHEMAS["workflow"]
+    told = "Rotate the API keys every ninety days with the keys command [1]."
+    more = "".join(f"\n\n{heading}\n\nNo evidence." for heading in others)
+    return ScriptedLLM(f"{first}\n\n{told}{more}")

@@ -5,11 +5,9 @@ import pytest
 from answers.conftest import WritingLLM, serve
 from catalog.answers.generating import SCHEMAS, generate_artifact
 from catalog.answers.prompting import find_misses, split_sections
-from catalog.core.errors import ArtifactSchemaError, InputError, StageFailedError
+from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.params import GenerateParams
 from catalog.interfaces.cli import main
-from catalog.library.indexing import Indexer
-from fakes import open_library, write
 
 RIGHT = "Customers may cancel within 14 days of the order [1]."
 TOPIC = "the cancellation of an order by customers"
@@ -43,133 +41,21 @@ def section(artifact, name):
     return next(one for one in artifact.sections if one.heading.endswith(name))
 
 
-GUIDE = """# The laser cutter
-
-The laser cutter stands in room G4. It has 80 watts.
-
-## Dangers
-
-Never cut vinyl: its smoke is poison.
-
-## How to start
-
-You need:
-
-- the induction
-- a booking
-
-1. Open the valve.
-2. Home the head.
-
-| material | speed |
-|---|---|
-| birch | 12 |
-"""
-
-
-@pytest.fixture(scope="module")
-def guide(tmp_path_factory):
-    """The home of a store with a manual that has headings, and a talk that has none."""
-    folder = tmp_path_factory.mktemp("guide")
-    write(
-        folder / "notes",
-        laser_dot_md=GUIDE,
-        talk_dot_txt="Gus told us of the laser cutter. The risks of the laser cutter are fires.\n",
-        parties_dot_md="# Parties\n\nBring a cake, and wash your cups.\n",
-    )
-    with open_library(folder / "home") as library:
-        Indexer(library).build(folder / "notes", "notes")
-    return folder / "home"
-
-
-def generated(home, kind, topic="the laser cutter", llm=None, **params):
-    service = serve(home, llm)
-    try:
-        return generate_artifact(service, GenerateParams(kind, topic=topic, **params))
-    finally:
-        service.close()
-
-
-@pytest.mark.parametrize("kind", SCHEMAS)
-def test_without_a_model_sections_are_cited_sentences_or_are_listed_as_needing_a_model(made, kind):
-    artifact, _ = made(kind=kind)
-    assert [one.heading for one in artifact.sections] == list(SCHEMAS[kind])
-    first = artifact.sections[0]
-    assert "- Customers may cancel within 14 days of the order. [1]" in first.text
-    for one in artifact.sections:
-        assert (one.reason is None) == bool(one.sentences)
-        assert all(sentence.citations for sentence in one.sentences)
-        assert (one.heading in artifact.markdown) == bool(one.sentences)
-    assert "No evidence" not in artifact.markdown
-    assert "only a language model could write them from the passages: " in artifact.markdown
-    assert "not written by a language model" in artifact.markdown
-    assert artifact.model is None
-    assert any("IDX_LLM__PROVIDER" in note for note in artifact.notes)
-
-
-@pytest.mark.parametrize(
-    ("kind", "section_", "shown"),
-    [
-        (
-            "blueprint",
-            "Risks",
-            "**The laser cutter › Dangers**\n\n- Never cut vinyl: its smoke is poison. [",
-        ),
-        (
-            "workflow",
-            "Steps",
-            "**The laser cutter › How to start › You need**\n\n- the induction [",
-        ),
-        ("workflow", "Steps", "- Open the valve. ["),
-        ("workflow", "Steps", "- birch; speed: 12 ["),
-        ("build-plan", "Tasks", "- Home the head. ["),
-        (
-            "blueprint",
-            "Overview",
-            "**The laser cutter**\n\n- The laser cutter stands in room G4. It has 80 watts. [",
-        ),
-    ],
-)
-def test_without_a_model_what_stands_under_the_documents_headings_is_shown_under_them(
-    guide, kind, section_, shown
-):
-    artifact = generated(guide, kind)
-    assert shown in section(artifact, section_).text
-    assert "cups" not in artifact.markdown
-    assert "cake" not in artifact.markdown
-
-
-def test_without_a_model_no_sentence_is_there_twice(guide):
-    for kind in SCHEMAS:
-        texts = [one.text for part in generated(guide, kind).sections for one in part.sentences]
-        assert len(texts) == len(set(texts)) > 3
-        assert not [one for one in texts if sum(one in other for other in texts) > 1]
-
-
-def test_a_sentence_without_heading_stands_in_the_section_whose_words_it_has(guide):
-    risks = section(generated(guide, "build-plan"), "Risks")
-    assert "The risks of the laser cutter are fires. [" in risks.text
-    assert section(generated(guide, "pdr"), "Users").sentences == ()
+def test_without_a_model_an_error_names_the_setting(made):
+    with pytest.raises(ConfigError, match="IDX_LLM__PROVIDER"):
+        made()
 
 
 def test_each_section_has_a_search_of_its_own_under_the_same_role(made):
-    artifact, _ = made(role="guest")
+    artifact, _ = made(blueprint(), role="guest")
     names = [stage.name for stage in artifact.stages]
     assert [name for name in names if name.startswith("search")] == [
         f"search {heading}" for heading in ("topic", *SCHEMAS["blueprint"])
     ]
     assert {one.path for one in artifact.results} <= {"cancel.md"}
-    hidden, _ = made(topic="the salary of a director", role="guest")
+    hidden, _ = made("never", topic="the salary of a director", role="guest")
     assert hidden.abstained
     assert "9000" not in hidden.markdown
-
-
-def test_a_sentence_without_the_topics_words_stands_under_no_heading(made, monkeypatch):
-    asked = "who may cancel an order, within how many days, for {topic}"
-    monkeypatch.setitem(SCHEMAS, "workflow", {"# Purpose": asked})
-    artifact, _ = made(kind="workflow", topic="bread")
-    assert "Bake the bread" in artifact.markdown
-    assert "14 days" not in artifact.markdown
 
 
 def test_nothing_related_is_no_evidence_and_no_model_is_asked(made):
@@ -254,13 +140,9 @@ def test_a_schema_is_its_headings_once_each_in_order(text, misses):
     assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
 
 
-def test_a_model_that_fails_leaves_the_documents_own_sentences(made):
-    artifact, _ = made([TimeoutError()])
-    assert artifact.model is None
-    assert section(artifact, "Overview").sentences
-    assert any("did not answer within" in note for note in artifact.notes)
-    with pytest.raises(StageFailedError):
-        made([TimeoutError()], strict=True)
+def test_a_model_that_fails_is_an_error(made):
+    with pytest.raises(LLMError, match="did not answer within"):
+        made([TimeoutError()])
 
 
 @pytest.mark.parametrize(
@@ -271,12 +153,10 @@ def test_a_model_that_fails_leaves_the_documents_own_sentences(made):
         ("Customers may cancel within 14 days of the order [99].", "cited no passage"),
     ],
 )
-def test_a_model_without_a_supported_sentence_leaves_the_documents_own(made, written, note):
+def test_a_section_without_a_supported_sentence_says_so(made, written, note):
     artifact, _ = made(blueprint(overview=written))
-    assert artifact.model is None
-    assert "14 days of the order. [1]" in section(artifact, "Overview").text
-    assert "No evidence" not in artifact.markdown
-    assert any(note in one and "own sentences instead" in one for one in artifact.notes)
+    assert artifact.abstained
+    assert note in section(artifact, "Overview").text.lower()
 
 
 def test_a_model_that_finds_nothing_is_believed(made):
@@ -313,9 +193,8 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
     ("form", "mark"),
     [("number", "[1]"), ("source", "[source: Cancellation, line"), ("chunk", "[chunk: ")],
 )
-@pytest.mark.parametrize("replies", [(), (blueprint(overview=RIGHT),)])
-def test_citations_have_the_form_of_the_setting(made, form, mark, replies):
-    artifact, _ = made(*replies, answers={"citations": form})
+def test_citations_have_the_form_of_the_setting(made, form, mark):
+    artifact, _ = made(blueprint(overview=RIGHT), answers={"citations": form})
     assert f"14 days of the order. {mark}" in section(artifact, "Overview").text
 
 

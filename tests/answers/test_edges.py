@@ -9,6 +9,7 @@ import pytest
 from mcp import Client
 
 from answers.conftest import WritingLLM, serve
+from catalog.answers.generating import SCHEMAS
 from catalog.interfaces.agents import ANSWER_TOOLS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main
@@ -127,12 +128,15 @@ def test_text_of_documents_is_marked_as_data_for_agents(engine):
     assert none.data["nearest"]
 
 
+BLUEPRINT = "\n\n".join(
+    f"{one}\n\n{RIGHT if one == '# Overview' else 'No evidence.'}" for one in SCHEMAS["blueprint"]
+)
 MOBILE = {"kind": "blueprint", "topic": "the cancellation of an order by customers"}
 
 
-def test_http_generates_and_gives_the_draft_of_a_model_that_keeps_to_no_schema(engine, writing):
-    made = posted(engine, MOBILE, path="/v1/generate").json()
-    assert made["markdown"].startswith("# Overview\n\n**Cancellation**\n\n- Customers may")
+def test_http_generates_and_gives_the_draft_of_a_model_that_keeps_to_no_schema(writing):
+    made = posted(writing(BLUEPRINT), MOBILE, path="/v1/generate").json()
+    assert made["markdown"].startswith("# Overview\n\nCustomers may cancel within")
     refused = posted(writing("# Something\n\nElse."), MOBILE, path="/v1/generate")
     assert refused.status_code == 502
     assert refused.json()["error"]["draft"] == "# Something\n\nElse."
@@ -146,10 +150,10 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     out = tmp_path / "plan.md"
     arguments = ["generate", "blueprint", "--project", "notes", "--topic", MOBILE["topic"]]
     arguments += ["--mode", "lexical", "--out", str(out)]
-    monkeypatch.setattr("sys.argv", ["catalog", *arguments])
+    monkeypatch.setattr("sys.argv", ["catalog", *arguments, "--model", f"{__name__}:planning"])
     with suppress(SystemExit):
         main()
-    assert out.read_text().startswith("# Overview\n\n**Cancellation**\n\n- Customers may")
+    assert out.read_text().startswith("# Overview\n\nCustomers may cancel within")
     said = capsys.readouterr()
     assert said.out == ""
     assert "no language model" not in said.err
@@ -162,6 +166,10 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     assert not out.exists()
     assert (tmp_path / "plan.draft.md").read_text() == "# Something\n\nElse.\n"
     assert f"the draft is in {tmp_path / 'plan.draft.md'}" in capsys.readouterr().err
+
+
+def planning():
+    return WritingLLM(replies=[BLUEPRINT], prompts=[], context=8000)
 
 
 def drafting():

@@ -33,6 +33,9 @@ from catalog.store.log_entries import (
     read_entries,
 )
 from fakes import open_library
+from scripted import write
+
+NOTHING = "no section has any evidence"
 
 CANCEL = "How many days may customers cancel within?"
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -162,14 +165,14 @@ def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opene
     service = opened(query_text=True)
     with asked_at("cli"):
         topic = "the cancellation of an order by customers"
-        made = generate_artifact(service, GenerateParams("blueprint", topic=topic))
+        made = generate_artifact(service, GenerateParams("workflow", topic=topic), llm=write())
         with pytest.raises(InputError):
             generate_artifact(service, GenerateParams("poem", topic=topic))
     failed, entry = logged(service)
-    assert (entry.verb, entry.query) == ("generate", f"blueprint: {topic}")
+    assert (entry.verb, entry.query) == ("generate", f"workflow: {topic}")
     assert [chunk_id for chunk_id, _ in entry.passages] == [one.chunk_id for one in made.results]
     assert 0 < entry.retrieval_ms <= entry.elapsed_ms == made.elapsed_ms
-    assert (entry.abstained, entry.profile, failed.errors) == (None, None, ("InputError",))
+    assert (entry.abstained, entry.profile, failed.errors) == (NOTHING, "balanced", ("InputError",))
 
 
 def test_each_edge_is_reported(opened):

@@ -20,6 +20,8 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import open_library, write
 
+WRITER = "scripted:write"  # a language model
+
 CANARY = "canary"  # in the name, title, tags and text of what a guest may not see
 HERE = Address("127.0.0.1", 8180)
 GUEST, LEAD = "the token of guests", "the token of a lead"
@@ -88,7 +90,7 @@ ASKED = [
     ("search", {"query": "sings", "name": "can"}),
     ("search", {"query": "sings", "filters": ["owner!=x"]}),
     ("ask", {"question": "Where does it sing in the morning?"}),
-    ("generate", {"kind": "workflow", "topic": "sing in the morning"}),
+    ("generate", {"kind": "workflow", "topic": "sing in the morning", "model": WRITER}),
     ("get", {"reference": "open.md"}),
     ("get", {"reference": "list.jsonl:1-2"}),
     ("get", {"reference": "canar.md"}),
@@ -133,7 +135,7 @@ def test_every_verb_takes_a_role_and_refuses_an_unknown_one(engine, verb):
     needed = {
         "search": {"query": "x"},
         "ask": {"question": "x"},
-        "generate": {"kind": "pdr", "topic": "x"},
+        "generate": {"kind": "workflow", "topic": "x", "model": WRITER},
         "get": {"reference": "open.md"},
         "multi_get": {"patterns": ["*"]},
     }
@@ -178,7 +180,7 @@ ASKED_OF_HIDDEN = [
         for verb, arguments in (
             ("search", {"query": "alone"}),
             ("ask", {"question": "who is alone?"}),
-            ("generate", {"kind": "pdr", "topic": "alone"}),
+            ("generate", {"kind": "workflow", "topic": "alone", "model": WRITER}),
             ("get", {"reference": "x.md"}),
             ("multi_get", {"patterns": ["*"]}),
             ("browse", {}),

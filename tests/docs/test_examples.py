@@ -57,6 +57,7 @@ STAND_INS = {  # the fixture with what an example needs that is not in the folde
     "LexVecQueryTransform": "language_model",
     "MinimalQdrantVectorStore": "qdrant",
     "QueryExpansionRetrieverV2": "language_model",
+    "generate": "writing_model",
 }
 SERVER = "http://localhost:6333"
 needs_model = pytest.mark.skipif(
@@ -136,6 +137,12 @@ def collection(monkeypatch):
 @pytest.fixture
 def language_model(monkeypatch):
     monkeypatch.setenv("IDX_LLM__PROVIDER", "scripted:reword")
+    return SERVER
+
+
+@pytest.fixture
+def writing_model(monkeypatch):
+    monkeypatch.setenv("IDX_LLM__PROVIDER", "scripted:write")
     return SERVER
 
 

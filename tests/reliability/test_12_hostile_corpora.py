@@ -63,7 +63,10 @@ def test_a_request_takes_time_linear_in_the_length_of_a_hostile_document(tmp_pat
             ("search", {"query": "backup restore", "mode": "lexical"}),
             ("search", {"query": "backup restore"}),
             ("search", {"query": "backup restore", "top_k": 1000}),
-            ("generate", {"kind": "workflow", "topic": "backup restore"}),
+            (
+                "generate",
+                {"kind": "workflow", "topic": "backup restore", "model": "scripted:write"},
+            ),
             ("ask", {"question": "How long does the backup restore take?"}),
         ):
 

@@ -1,13 +1,11 @@
-"""Generating an artifact from documents: search for each section, write or extract, check.
+"""Generating an artifact from documents: search for each section, write, check.
 
 ``docs/decisions/0028-agents-and-artifacts.md`` has the reasons.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +20,6 @@ from catalog.answers.answering import (
 )
 from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
-from catalog.answers.extracting import rank_candidates
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import (
     artifact_rules,
@@ -30,7 +27,6 @@ from catalog.answers.prompting import (
     find_misses,
     split_sections,
 )
-from catalog.answers.statements import Statement, read_statements
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
 from catalog.core.answers import (
@@ -42,12 +38,12 @@ from catalog.core.answers import (
 )
 from catalog.core.arguments import takes
 from catalog.core.bounded_calls import WHOLE
-from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
+from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError
 from catalog.core.params import KINDS, ArtifactKind, GenerateParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
 from catalog.llm import LanguageModel
-from catalog.retrieval.query_words import query_coverage, query_words
+from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 
@@ -176,50 +172,6 @@ def _keep(
     return tuple(sentences) if supported and settings.unsupported == "mark" else supported
 
 
-_HEADED = 0.6  # share of the topic's words in a passage with its headings, if it is about it
-_NEAR, _LEAST_RELEVANCE = 0.3, 0.15  # a smaller share does for a passage that the search finds near
-_LEAST_OF_TOPIC = 0.5  # share of its words in a sentence that stands under no heading
-_OWN_HEADINGS, _UNDER_ONE = 5, 8  # headings of documents in a section, and sentences under one
-_NEEDS_MODEL = (
-    "the documents have no heading or sentence of this kind: a language model may write it"
-)
-_OFF_TOPIC = "no sentence of the passages found speaks of the topic"
-_NO_MODEL = (
-    "sentences of the documents, word for word: for all sections, written by a language model, "
-    "set IDX_LLM__PROVIDER (docs/how-to/generate.md)"
-)
-_INSTEAD = "these are the documents' own sentences instead"
-_NUMBERED = re.compile(r"[ \t]*+\d{1,3}[.)][ \t]")
-_FOLDED = re.compile(r"\w+")
-_TELLING: Mapping[str, str] = {
-    "Architecture": "architecture design structure components parts",
-    "Constraints": "constraint limit restriction rule forbidden condition",
-    "Dependencies": "dependency depends requires requirement",
-    "Design": "design architecture solution approach",
-    "Exceptions": "exception fail failure error trouble problem wrong quirk",
-    "Features": "feature function offer included",
-    "Goals": "goal aim objective purpose target",
-    "Inputs": "before input need required preparation materials prerequisites",
-    "Milestones": "milestone timetable schedule date deadline phase",
-    "Next Steps": "next plan roadmap action todo",
-    "Open Questions": "open question unclear undecided",
-    "Outputs": "after output result deliverable",
-    "Problem": "problem issue complaint trouble",
-    "Requirements": "requirement required must need",
-    "Risks": "risk danger hazard warning safety",
-    "Roles": "role responsible responsibility owner participants",
-    "Steps": "step procedure process instructions start",
-    "Tasks": "task todo action step work",
-    "Testing": "test testing acceptance check",
-    "Users": "user customer member participant audience",
-}
-"""Of a section, the words that a document's heading of that kind has.
-
-The first section of each kind has none: it takes what belongs to no other.
-"""
-_OF_NUMBERED = ("Steps", "Tasks")  # sections that a numbered list of the documents belongs to
-
-
 class _Evidence(NamedTuple):
     """The passages found for one section, or the reason why they are no evidence."""
 
@@ -231,8 +183,8 @@ class _Evidence(NamedTuple):
 def generate(params: GenerateParams) -> Artifact:
     """Return an artifact on a topic: sections of checked sentences, or marked as without evidence.
 
-    Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
-    language model the sentences are the documents' own. Raises what a search raises, and
+    Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Raises what
+    a search raises, :class:`ConfigError` without a language model, and
     :class:`ArtifactSchemaError`, with the draft, where a model keeps to no schema.
 
     Examples:
@@ -265,6 +217,12 @@ def _generate(
     service: Searcher, params: GenerateParams, llm: LanguageModel | None, agent: Agent
 ) -> Artifact:
     started = time.perf_counter()
+    llm = llm or choose_llm(service.library, params.model, agent.profile)
+    if llm is None:
+        raise ConfigError(
+            "generate needs a language model: set IDX_LLM__PROVIDER (docs/how-to/generate.md); "
+            "ask quotes the documents without one"
+        )
     stages = StageLog(strict=params.strict)
     found, reason = _search_topic(service, params, stages)
     notes = list(found.notes)
@@ -276,14 +234,25 @@ def _generate(
         evidence = dict(_search_sections(service, params, stages))
         searches = [one.results for one in evidence.values() if one.reason is None]
         results = _number([found, *searches])
-        draft, llm, note = _write(service, params, evidence, results, stages, llm, agent)
-        notes.append(note)
-        if draft is None:
-            settings = service.parts.settings.answers
-            about = _about(params.topic, results, found)
-            sections = _extract(params, about, settings.sentences)
-        else:
-            sections = _written(evidence, draft)
+        has_passages = {heading: one.reason is None for heading, one in evidence.items()}
+        settings = service.parts.settings
+        with stages.run("write") as told:
+            draft = write_sections(
+                llm,
+                params.kind,
+                params.topic,
+                has_passages,
+                results,
+                settings.answers,
+                settings.llm.timeout_seconds,
+                agent,
+            )
+            told.append(f"{draft.passages} passages")
+        if draft.dropped:
+            notes.append(f"unsupported sentences left out: {draft.dropped}")
+        if draft.is_cut:
+            notes.append("the model's reply was cut: raise the agent's max_tokens")
+        sections = _written(evidence, draft)
     sources = Sources(results, service.parts.settings.answers.citations)
     sections = [
         section.model_copy(update={"sentences": tuple(map(sources.cite, section.sentences))})
@@ -297,11 +266,11 @@ def _generate(
         citations=sources.of(sentences),
         datasets=found.datasets,
         results=tuple(results),
-        model=None if draft is None or llm is None else llm.name,
+        model=None if draft is None else llm.name,
         stages=stages.reports,
         tokens=None if draft is None else draft.tokens,
         elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
-        notes=tuple(dict.fromkeys(filter(None, notes))),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -358,17 +327,6 @@ def _coverage(topic: str, passage: SearchResult, text: str) -> float:
     return query_coverage(topic, text, (passage.title, *passage.sections))
 
 
-def _about(topic: str, results: Sequence[SearchResult], found: SearchResults) -> list[SearchResult]:
-    """Return the passages on the topic: with most of its words, or near to it for the search."""
-    near = {one.chunk_id for one in found if (one.relevance or 0.0) >= _LEAST_RELEVANCE}
-    shares = ((one, _coverage(topic, one, one.text)) for one in results)
-    return [
-        one
-        for one, share in shares
-        if share >= _HEADED or (share >= _NEAR and one.chunk_id in near)
-    ]
-
-
 def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
     """Return the passages of all searches, the best of each first, with one number each."""
     numbered: dict[str, SearchResult] = {}
@@ -380,55 +338,11 @@ def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
     return list(numbered.values())
 
 
-def _write(
-    service: Searcher,
-    params: GenerateParams,
-    evidence: Mapping[str, _Evidence],
-    results: Sequence[SearchResult],
-    stages: StageLog,
-    llm: LanguageModel | None,
-    agent: Agent,
-) -> tuple[ArtifactDraft | None, LanguageModel | None, str]:
-    """Return the model's draft, if any, the model, and a note on it."""
-    started = time.perf_counter()
-    settings = service.parts.settings
-    try:
-        llm = llm or choose_llm(service.library, params.model, agent.profile)
-        if llm is None:
-            return None, None, _NO_MODEL
-
-        has_passages = {heading: one.reason is None for heading, one in evidence.items()}
-        seconds = settings.llm.timeout_seconds
-        draft = write_sections(
-            llm,
-            params.kind,
-            params.topic,
-            has_passages,
-            results,
-            settings.answers,
-            seconds,
-            agent,
-        )
-    except ArtifactSchemaError:
-        raise
-    except (LLMError, ConfigError) as error:
-        stages.failed("write", (time.perf_counter() - started) * 1000, error)
-        return None, None, f"{error}; {_INSTEAD}"
-    stages.ran("write", (time.perf_counter() - started) * 1000, f"{draft.passages} passages")
-    if draft.doubted and not any(draft.sections.values()):
-        why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
-        return None, None, f"{why}; {_INSTEAD}"
-    notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
-    notes += ["the model's reply was cut: raise the agent's max_tokens"] if draft.is_cut else []
-    return draft, llm, "; ".join(notes)
-
-
 def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:
     """Return the sections that a model wrote, and why those without sentences have none."""
+    doubt = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
     why = {
-        heading: NONE_SUPPORTED
-        if heading in draft.doubted
-        else _no_evidence(one.reason or MODEL_ABSTAINS)
+        heading: doubt if heading in draft.doubted else _no_evidence(one.reason or MODEL_ABSTAINS)
         for heading, one in evidence.items()
     }
     return [_section(heading, draft.sections[heading], why[heading]) for heading in evidence]
@@ -442,123 +356,3 @@ def _section(heading: str, sentences: Sequence[AnswerSentence], why: str) -> Art
 
 def _no_evidence(reason: str) -> str:
     return f"{NO_EVIDENCE}: {reason}"
-
-
-def _extract(
-    params: GenerateParams, passages: Sequence[SearchResult], sentences: int
-) -> list[ArtifactSection]:
-    """Return sections of the documents' own sentences, under the documents' own headings.
-
-    A statement goes to the section that its heading names (:data:`_TELLING`), else to the first.
-    Sentences without a heading follow: up to ``sentences`` in each section.
-    """
-    excerpts = _Excerpts(params, sentences)
-    for passage in passages:
-        for statement in read_statements(passage.text, passage.sections):
-            excerpts.add(passage, statement)
-    for heading, question in SCHEMAS[params.kind].items():
-        excerpts.fill(heading, question, passages)
-    why = _NEEDS_MODEL if any(excerpts.sections.values()) else _no_evidence(_OFF_TOPIC)
-    return [_section(heading, chosen, why) for heading, chosen in excerpts.sections.items()]
-
-
-class _Excerpts:
-    """Collect statements of passages in the sections of one kind, each statement once."""
-
-    def __init__(self, params: GenerateParams, sentences: int) -> None:
-        self._topic, self._sentences = params.topic, sentences
-        self.sections: dict[str, list[AnswerSentence]] = {one: [] for one in SCHEMAS[params.kind]}
-        self._first = next(iter(self.sections))
-        self._telling = {
-            heading: query_words(_TELLING[title])
-            for heading in self.sections
-            if (title := heading.lstrip("# ")) in _TELLING
-        }
-        self._under: dict[str, Counter[str]] = {one: Counter() for one in self.sections}
-        self._used: list[str] = []
-
-    def add(self, passage: SearchResult, statement: Statement) -> None:
-        """Add a statement that stands under a heading, unless the section has enough of them."""
-        if not passage.sections:
-            return
-        headings = statement.context or passage.sections
-        if not self._is_on_topic((passage.title, *headings), statement.text):
-            return
-        section = (
-            self._told([one for one in headings if one in passage.sections])
-            or self._of_list(passage, statement)
-            or self._told(headings)
-            or self._first
-        )
-        own = neutralise(" › ".join(dict.fromkeys((*passage.sections[:1], *headings))), [passage])
-        counts = self._under[section]
-        is_prose = section == self._first and not statement.depends
-        most = self._sentences if is_prose else _UNDER_ONE
-        if counts[own] < most and (counts[own] or len(+counts) < _OWN_HEADINGS):
-            text = neutralise(statement.text, [passage])
-            counts[own] += self._append(
-                section, passage, text, own, (statement.start, statement.end)
-            )
-
-    def fill(self, heading: str, question: str, passages: Sequence[SearchResult]) -> None:
-        """Add the sentences without headings that answer the section's question.
-
-        If the section is empty, sentences under the headings of other sections do as well.
-        """
-        query = question.format(topic=self._topic)
-        usable = [one for one in passages if not (one.sections and self.sections[heading])]
-        by_rank = {one.rank: one for one in usable}
-        title = "" if heading == self._first else heading.lstrip("# ")
-        for candidate in rank_candidates(query, usable):
-            if len(self.sections[heading]) >= self._sentences:
-                break
-            passage = by_rank[candidate.n]
-            is_told = not title or query_coverage(title, candidate.read, ()) == 1.0
-            if is_told and self._is_on_topic((passage.title,), candidate.read, _LEAST_OF_TOPIC):
-                span = (candidate.start, candidate.end)
-                self._append(heading, passage, candidate.text, candidate.context, span)
-
-    def _is_on_topic(self, headings: Sequence[str], text: str, under: float = _NEAR) -> bool:
-        """Return whether the headings have the share ``under`` of the topic's words.
-
-        Half of them in the headings and the text will do as well.
-        """
-        if query_coverage(self._topic, "", headings) >= under:
-            return True
-        return query_coverage(self._topic, text, headings) >= _LEAST_OF_TOPIC
-
-    def _told(self, headings: Sequence[str]) -> str | None:
-        """Return the section that the innermost of the headings names, if any does."""
-        for own in reversed(headings):
-            for section, words in self._telling.items():
-                if any(words.matches(own)):
-                    return section
-        return None
-
-    def _of_list(self, passage: SearchResult, statement: Statement) -> str | None:
-        line = passage.text.rfind("\n", 0, statement.start) + 1
-        if not _NUMBERED.match(passage.text, line, statement.start):
-            return None
-        return next((one for one in self.sections if one.lstrip("# ") in _OF_NUMBERED), None)
-
-    def _append(
-        self, section: str, passage: SearchResult, text: str, context: str, span: tuple[int, int]
-    ) -> bool:
-        folded = f" {' '.join(_FOLDED.findall(text.casefold()))} "
-        chosen = self.sections[section]
-        if not folded.strip() or any(folded in other for other in self._used):
-            return False
-        longer = bool(chosen and self._used and self._used[-1] in folded)
-        if longer:  # with the sentence before it, which it refers to
-            chosen.pop()
-        self._used.append(folded)
-        sentence = AnswerSentence(
-            text=text,
-            context=context,
-            citations=(passage.rank,),
-            supported=True,
-            breaks="\n\n" if chosen else "",
-            span=span,
-        )
-        chosen.append(sentence)
-        return not longer

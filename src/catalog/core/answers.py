@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, computed_field
@@ -15,8 +14,6 @@ from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResu
 
 EventKind = Literal["results", "sentence", "answer"]
 NO_EVIDENCE = "no evidence in the documents"
-NEEDS_MODEL = "Left out, because only a language model could write them from the passages"
-EXTRACTED = "Sentences quoted word for word from the documents, not written by a language model."
 
 
 class AnswerCitation(Frozen):
@@ -180,21 +177,15 @@ class ArtifactSection(Frozen):
 
     @property
     def text(self) -> str:
-        """The section in Markdown; sentences with the same context are a list under it."""
-        parts = [self.heading, *([] if self.reason is None else [f"*{_as_sentence(self.reason)}*"])]
-        for context, group in groupby(self.sentences, key=lambda one: one.context):
-            if context:
-                items = (one.model_copy(update={"context": ""}).marked() for one in group)
-                parts += [f"**{context}**", "\n".join(f"- {item}" for item in items)]
-            else:
-                parts.append(_join(group))
-        return "\n\n".join(parts)
+        """The section in Markdown; without sentences it says why it has none."""
+        body = _join(self.sentences) if self.reason is None else f"*{_as_sentence(self.reason)}*"
+        return f"{self.heading}\n\n{body}"
 
 
 class Artifact(BaseModel, frozen=True):
     """A document of one kind about a topic; its sentences cite ``citations`` by number.
 
-    ``model`` is ``None`` where the sentences are the documents' own, word for word.
+    ``model`` is ``None`` where the documents have no evidence and no model was asked.
     """
 
     kind: ArtifactKind
@@ -218,17 +209,13 @@ class Artifact(BaseModel, frozen=True):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def markdown(self) -> str:
-        """The sections, how they were made and their sources; or why there is no evidence."""
+        """The sections and their sources; without any evidence one sentence that says why."""
         reasons = {section.reason for section in self.sections}
         if self.abstained and len(reasons) == 1:
             return _as_sentence(reasons.pop() or "")
-        is_whole = self.abstained or self.model is not None
-        parts = [one.text for one in self.sections if is_whole or one.sentences]
+        parts = [one.text for one in self.sections]
         if not self.abstained:
-            left = [one.heading.lstrip("# ") for one in self.sections if not one.sentences]
-            parts += ["---", *([] if is_whole else [EXTRACTED])]
-            parts += [f"{NEEDS_MODEL}: {', '.join(left)}."] if left and not is_whole else []
-            parts += ["Sources:", "\n".join(map(_source_line, self.citations))]
+            parts += ["---", "Sources:", "\n".join(map(_source_line, self.citations))]
         return "\n\n".join(parts)
 
     def to_dict(self) -> dict[str, Any]:

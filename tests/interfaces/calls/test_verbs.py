@@ -36,7 +36,10 @@ def engine(tmp_path):
         ("search", {"query": "zebra", "docs": []}),
         ("ask", {"question": "how often are api keys rotated?"}),
         ("ask", {"question": "zebra", "docs": []}),
-        ("generate", {"kind": "workflow", "topic": "rotating the api keys"}),
+        (
+            "generate",
+            {"kind": "workflow", "topic": "rotate the api keys", "model": "scripted:write"},
+        ),
         ("get", {"reference": "keys.md"}),
         ("get", {"reference": "keys.md", "max_bytes": 30}),
         ("multi_get", {"patterns": ["*.md", "plain.txt"], "max_bytes": 40}),

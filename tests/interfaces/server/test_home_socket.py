@@ -103,7 +103,7 @@ def test_a_server_prints_and_answers_as_the_engine_does(engine, served, home, ve
     arguments = {
         "search": {"query": "bread", "mode": "lexical"},
         "ask": {"question": "bread"},
-        "generate": {"kind": "pdr", "topic": "bread"},
+        "generate": {"kind": "workflow", "topic": "bread", "model": "scripted:write"},
         "get": {"reference": "keys.md:4-6"},
         "multi_get": {"patterns": ["*.md"]},
     }.get(verb, {})

@@ -8,6 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from catalog.answers import generating
+from scripted import write
+
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
@@ -31,7 +34,8 @@ def request(block):
 
 
 @pytest.mark.parametrize("block", CURLS)
-def test_an_example_is_answered(engine, app_of, on_port, block):
+def test_an_example_is_answered(engine, app_of, on_port, block, monkeypatch):
+    monkeypatch.setattr(generating, "choose_llm", lambda *_: write())
     sent = request(block)
     with on_port(app_of(engine)) as server:
         sent["url"] = sent["url"].replace(":8180", f":{server.port}")

@@ -131,7 +131,7 @@ ask = verb_command(
 generate = verb_command(
     "generate",
     GenerateParams,
-    "Make a cited blueprint, pdr, workflow or build-plan; all its sections need a model.",
+    "Make a cited blueprint, pdr, workflow or build-plan with a language model.",
     (
         'catalog generate workflow --topic "rotating keys"',
         'catalog generate blueprint --topic "backups" --out backups.md',

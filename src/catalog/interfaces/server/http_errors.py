@@ -20,6 +20,7 @@ from catalog.core.errors import (
     EngineLockedError,
     InputError,
     LLMBusyError,
+    LLMError,
     LLMTimeoutError,
     ServingError,
     StoreBusyError,
@@ -63,7 +64,6 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
     ((DocumentNotFoundError, UnknownDatasetError), 404),
     ((InputError,), 400),
     ((ConfigError,), 409),
-    ((ArtifactSchemaError,), 502),
     (
         (
             *(StoreBusyError, StoreUnreachableError, EngineLockedError),
@@ -71,6 +71,7 @@ _STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
         ),
         503,
     ),
+    ((LLMError,), 502),
 )
 _UNAVAILABLE = 503
 _NOT_FOUND, _NOT_ALLOWED = 404, 405
@@ -209,7 +210,7 @@ _MEANING = {
     403: "Web pages of that origin may not call this server.",
     404: "No such document or dataset; the message names similar ones.",
     405: "Method not allowed for this address.",
-    502: "The language model did not write the requested form; the error has its draft.",
+    502: "The language model failed, or did not write the requested form: then with its draft.",
     409: "The server's settings do not allow this request.",
     413: "The body is too large.",
     421: "The request names a host that this server is not.",
