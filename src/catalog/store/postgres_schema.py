@@ -34,17 +34,6 @@ _WEIGHED = {
     },
 }
 _SETUP = """
-CREATE OR REPLACE FUNCTION catalog_json_items(list text)
-RETURNS TABLE(key bigint, value text) LANGUAGE sql IMMUTABLE AS $$
-    SELECT place - 1, item
-    FROM jsonb_array_elements_text(list::jsonb) WITH ORDINALITY AS items(item, place)
-$$;
-
-CREATE OR REPLACE FUNCTION catalog_json_pairs(object text)
-RETURNS TABLE(key text, value text) LANGUAGE sql IMMUTABLE AS $$
-    SELECT pairs.key, pairs.value FROM jsonb_each_text(object::jsonb) AS pairs
-$$;
-
 CREATE TABLE IF NOT EXISTS document_cards_fts (
     rowid bigint PRIMARY KEY REFERENCES document_cards(document_id) ON DELETE CASCADE,
     title text, name text, headings text, summary text, metadata text

@@ -15,6 +15,8 @@ query_log  requests at an edge, and their outcome
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     Column,
     Float,
@@ -32,16 +34,19 @@ from catalog.store.sql_forms import ignoring_case, shortened
 
 metadata = MetaData()
 
-meta = Table(
+
+def _table(name: str, *items: Column[Any] | Index | UniqueConstraint, **options: Any) -> Table:
+    return Table(name, metadata, *items, **options)
+
+
+meta = _table(
     "meta",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
 
-datasets = Table(
+datasets = _table(
     "datasets",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("root", Text, nullable=False),
     Column("include", Text, nullable=False, default="[]"),  # JSON list of globs, as built
@@ -52,17 +57,15 @@ datasets = Table(
     Column("state", Text, nullable=False, default=""),  # new with every change or restore
 )
 
-dataset_settings = Table(
+dataset_settings = _table(
     "dataset_settings",
-    metadata,
     Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
     Column("preset", Text),  # its name; NULL: none
     Column("settings", Text, nullable=False),  # JSON object: those that shape passages, by name
 )
 
-documents = Table(
+documents = _table(
     "documents",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("source_doc_id", Text, nullable=False, unique=True),
     Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), nullable=False),
@@ -94,9 +97,8 @@ Index(
     ignoring_case(documents.c.path),
 )
 
-revisions = Table(
+revisions = _table(
     "revisions",
-    metadata,
     Column(
         "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
     ),
@@ -105,9 +107,8 @@ revisions = Table(
     Column("checksum", Integer),  # of the document as it is shown: see store.checksums
 )
 
-document_fields = Table(
+document_fields = _table(
     "document_fields",
-    metadata,
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("field", Text, nullable=False),
     Column("kind", Text, nullable=False),  # s, n or b: see core.filters.value_kind
@@ -127,9 +128,8 @@ Index(
     document_fields.c.document_id,
 )
 
-document_cards = Table(
+document_cards = _table(
     "document_cards",
-    metadata,
     Column(
         "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
     ),
@@ -137,9 +137,8 @@ document_cards = Table(
     Column("version", Integer, nullable=False),  # of the code that made the card
 )
 
-chunks = Table(
+chunks = _table(
     "chunks",
-    metadata,
     Column("seq", Integer, primary_key=True, autoincrement=True),  # never reused
     Column("chunk_id", Text, nullable=False, unique=True),
     Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
@@ -170,27 +169,24 @@ chunks = Table(
     sqlite_autoincrement=True,
 )
 
-chunk_sections = Table(
+chunk_sections = _table(
     "chunk_sections",
-    metadata,
     Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), nullable=False),
     Column("heading", Text, nullable=False),
     Index("chunk_sections_seq", "seq"),
 )
 Index("chunk_sections_heading", shortened(chunk_sections.c.heading))
 
-chunk_windows = Table(
+chunk_windows = _table(
     "chunk_windows",
-    metadata,
     Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
     Column("window", Integer, primary_key=True),
     Column("embed_key", Text, nullable=False),
     Index("chunk_windows_key", "embed_key"),
 )
 
-embeddings = Table(
+embeddings = _table(
     "embeddings",
-    metadata,
     Column("embed_key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("side", Text, nullable=False),  # query or document
@@ -206,9 +202,8 @@ embedded_windows = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.se
 )
 """Chunks with their windows that have a vector."""
 
-manifest = Table(
+manifest = _table(
     "manifest",
-    metadata,
     Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
     Column("file", Text, primary_key=True),  # the file as listed; it may give several documents
     Column("size", Integer, nullable=False),
@@ -224,9 +219,8 @@ manifest = Table(
     Column("digest", Text),  # hash of its bytes, hexadecimal; NULL: it was not read
 )
 
-eval_runs = Table(
+eval_runs = _table(
     "eval_runs",
-    metadata,
     Column("id", Text, primary_key=True),  # hexadecimal
     Column("key", Text, nullable=False),  # hash of configuration, corpus, queries and code
     Column("created_at", Float, nullable=False),
@@ -244,9 +238,8 @@ eval_runs = Table(
     Index("eval_runs_key", "key"),
 )
 
-llm_cache = Table(
+llm_cache = _table(
     "llm_cache",
-    metadata,
     Column("key", Text, primary_key=True),  # hexadecimal
     Column("kind", Text, nullable=False),  # expansion, rerank or answer
     Column("model", Text, nullable=False),  # which model and version of the prompt
@@ -258,9 +251,8 @@ llm_cache = Table(
     Index("llm_cache_text", "text_hash"),
 )
 
-query_log = Table(
+query_log = _table(
     "query_log",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("asked_at", Float, nullable=False),  # seconds from 1970
     Column("verb", Text, nullable=False),  # ask, generate or search

@@ -66,8 +66,12 @@ def _form(sqlite: str, postgres: str, kind: TypeEngine[Any] | None = None) -> Ca
     return Form
 
 
-_items = _form("json_each({0})", "catalog_json_items({0})")
-_pairs = _form("json_each({0})", "catalog_json_pairs({0})")
+_items = _form(
+    "json_each({0})",
+    "(SELECT place - 1 AS key, item AS value FROM jsonb_array_elements_text(CAST({0} AS jsonb)) "
+    "WITH ORDINALITY AS items(item, place))",
+)
+_pairs = _form("json_each({0})", "jsonb_each_text(CAST({0} AS jsonb))")
 _position = _form("instr({0}, {1})", "strpos({0}, {1})", Integer())
 _phrase = _form(
     "({0} IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH {1}))",
