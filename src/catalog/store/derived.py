@@ -85,6 +85,10 @@ class Following(ABC, Generic[State]):
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> State:
         """Return the state that was saved."""
 
+    def compact(self, state: State) -> State:
+        """Return the same state in a form worth saving: what takes long is not left to a search."""
+        return state
+
     def at(self, connection: Connection) -> State:
         """Return the index in the state that ``connection`` sees."""
         stamp = read_stamp(connection, self.dataset) or NO_DATASET
@@ -108,7 +112,7 @@ class Following(ABC, Generic[State]):
         Raises :class:`EngineError` if the file cannot be written.
         """
         with self.database.read() as connection:
-            state = self.at(connection)
+            self.held = state = self.compact(self.at(connection))
         is_saved = self._on_disk == (self._identity(), self._word(state.stamp))
         if state.stamp != NO_DATASET and (not is_saved or self.is_damaged()):
             try:

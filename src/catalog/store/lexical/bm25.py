@@ -50,7 +50,7 @@ K1, B = 1.2, 0.75
 FILE = "words.index"
 OPENING = 10_000  # characters of a document that show the language of its short passages
 MOST_PARTS = 8  # with more, all but the first are merged
-CHURN_ROWS, CHURN_SHARE = 2_000, 0.05  # removed and later rows beyond which all are merged
+CHURN_ROWS, CHURN_SHARE = 2_000, 0.05  # removed and later rows beyond which saving merges all
 MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
 _DENSE = 4  # a term in at least one of 4 rows has an impact for each row: adding them is faster
 _LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
@@ -315,12 +315,16 @@ class WordIndex(Following[Words]):
         missing = np.setdiff1d(seqs, np.concatenate(there), assume_unique=True)
         if len(missing):
             parts.append(build_part(self._analyse(connection, missing)))
-        changed = len(seqs) + len(parts[0].seqs) - 2 * int(parts[0].live.sum()) if parts else 0
-        if changed > max(CHURN_ROWS, CHURN_SHARE * len(seqs)):
-            parts = [merge_parts(parts)]
-        elif len(parts) > MOST_PARTS:
+        if len(parts) > MOST_PARTS:
             parts[1:] = [merge_parts(parts[1:])]
         return Words(stamp, parts)
+
+    def compact(self, state: Words) -> Words:
+        """Merge all parts if many passages are new or gone: at 50,000 it takes a second."""
+        first = state.parts[0]
+        changed = len(state) + len(first.seqs) - 2 * int(first.live.sum())
+        is_changed = changed > max(CHURN_ROWS, CHURN_SHARE * len(state))
+        return Words(state.stamp, [merge_parts(state.parts)]) if is_changed else state
 
     def pack(self, state: Words) -> dict[str, Array]:
         """Return the arrays of each part."""
