@@ -53,9 +53,9 @@ class Sources:
 
     def _add(self, result: SearchResult, sentence: AnswerSentence) -> AnswerCitation:
         start, end = sentence.span or find_quote(result, sentence.text)
-        place = locate_part(result, start, end)
+        locator, cited, link = locate_part(result, start, end)
         text = result.text[start : min(end, start + _LONGEST)]
-        key = (result.source_doc_id, place.citation, place.locator)
+        key = (result.source_doc_id, cited, locator)
         known = self._cited.get(key)
         if known is None:
             known = AnswerCitation(
@@ -65,9 +65,9 @@ class Sources:
                 dataset=result.dataset,
                 path=result.path,
                 title=result.title,
-                locator=place.locator,
-                citation=place.citation,
-                link=place.link,
+                locator=locator,
+                citation=cited,
+                link=link,
                 text=text,
                 verified=sentence.supported,
             )

@@ -184,8 +184,5 @@ def _replace_parameters(parameters: str, added: str, names: tuple[str, ...]) -> 
 
 
 def _quote_url(url: SplitResult) -> str:
-    return url._replace(
-        path=quote(url.path, safe=_SAFE),
-        query=quote(url.query, safe=_SAFE),
-        fragment=quote(url.fragment, safe=_SAFE),
-    ).geturl()
+    parts = {name: quote(getattr(url, name), safe=_SAFE) for name in ("path", "query", "fragment")}
+    return url._replace(**parts).geturl()

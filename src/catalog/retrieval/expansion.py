@@ -107,8 +107,7 @@ class ExpansionLine:
     text: str
 
 
-Dropped = tuple[ExpansionLine, str]
-"""A line that is not searched, and the reason."""
+Dropped = tuple[ExpansionLine, str]  # a line that is not searched, and the reason
 
 
 class ExpansionReply(BaseModel):
@@ -373,10 +372,13 @@ def filter_lines(
         tokens, plain = frozenset(_ANALYZER.tokens(line.text)), _normalise(line.text)
         # Lines with the same meaning find the same: as words, or as a text to embed.
         meaning = ("lex", tokens or plain) if line.kind == "lex" else ("vec", plain)
+        least, most, characters = LENGTHS[line.kind]
+        least = min(least, max(1, count_words(query))) if line.kind == "vec" else least
+        has_length = least <= count_words(line.text) <= most and len(line.text) <= characters
         reason = ""
         if _is_leak(line.text, query, prompt):
             reason = "instructions"
-        elif not plain or not _has_length(line, query):
+        elif not plain or not has_length:
             reason = "length"
         elif line.kind == "lex" and asked and not asked & tokens:
             reason = "no query term"
@@ -403,13 +405,6 @@ def _describe_dropped(dropped: Sequence[Dropped]) -> Iterator[str]:
         told.append(f'{kind} "{short}" ({reason})')
     if told:
         yield f"dropped: {', '.join(told)}"
-
-
-def _has_length(line: ExpansionLine, query: str) -> bool:
-    least, most, characters = LENGTHS[line.kind]
-    if line.kind == "vec":
-        least = min(least, max(1, count_words(query)))
-    return least <= count_words(line.text) <= most and len(line.text) <= characters
 
 
 def _is_leak(text: str, query: str, prompt: str) -> bool:

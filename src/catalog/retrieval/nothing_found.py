@@ -10,6 +10,7 @@ from typing import Any
 from catalog.core.errors import CatalogError
 from catalog.core.filters import And, Op, condition
 from catalog.core.params import SearchParams
+from catalog.core.text import counted
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.retrieval.legs import UNSEARCHABLE, UNWRITTEN
@@ -63,8 +64,7 @@ def tell_searched(library: Library, params: SearchParams, request: SearchRequest
     conditions += ["quotes"] if request.query.required else []
     where = " and ".join(map(repr, request.restriction.datasets))
     within = f" with {', '.join(conditions)}" if conditions else ""
-    documents = "document" if count == 1 else "documents"
-    told = f"Searched {_WAYS[request.mode]} in {count:,} {documents} of {where}{within}."
+    told = f"Searched {_WAYS[request.mode]} in {counted(count, 'document')} of {where}{within}."
     if request.mode == "lexical" and not conditions:
         told += " Mode hybrid also searches by meaning."
     return told

@@ -14,13 +14,14 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import TIMED_MODALITIES, Evidence, EvidenceLine
-from catalog.core.text import format_timecode
+from catalog.core.text import counted, format_timecode
 from catalog.retrieval.citations import recording_link
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.snippets import find_snippet
@@ -108,9 +109,9 @@ def add_evidence(
         return expanded, ""
     recordings: dict[tuple[str, str | None, str, Restriction | None], list[int]] = defaultdict(list)
     for place in timed:
-        chunk, allowed = passages[place].chunk, restriction or passages[place].restriction
-        media = media_key(chunk)
+        chunk, media = passages[place].chunk, media_key(passages[place].chunk)
         document = chunk.source_doc_id if media is None else ""
+        allowed = restriction or passages[place].restriction
         recordings[chunk.dataset, media, document, allowed].append(place)
     sizes = {"transcript_seconds": transcript_seconds, "frame_seconds": frame_seconds}
     with database.read() as connection:
@@ -128,8 +129,7 @@ def add_evidence(
                         expanded[place] = passages[place]._replace(
                             evidence=evidence, repeats_evidence=place != anchors[0]
                         )
-    hits = f"{len(timed)} {'hit' if len(timed) == 1 else 'hits'}"
-    return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
+    return expanded, f"{counted(len(timed), 'hit')} in {counted(bundles, 'bundle')}"
 
 
 def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
@@ -301,34 +301,24 @@ def _moments(
     chunk: Chunk, cues: Iterable[Cue], best: tuple[int, int] | None
 ) -> Iterator[EvidenceLine]:
     """Yield a line for each cue of a passage, cut around its best sentence, or one for a frame."""
+    line = partial(EvidenceLine, chunk_id=chunk.chunk_id)
     if chunk.modality == _FRAME:
         first, last = times_of(chunk)
-        yield EvidenceLine(
-            time_start=first,
-            time_end=last,
-            kind="Screen",
-            speaker=None,
-            text=short_frame_text(chunk.text),
-            chunk_id=chunk.chunk_id,
-            is_best=best is not None,
-        )
+        shown = {"text": short_frame_text(chunk.text), "is_best": best is not None}
+        yield line(kind="Screen", speaker=None, time_start=first, time_end=last, **shown)
         return
     for cue in cues:
         low, high = (min(max(at, cue.start), cue.end) for at in best or (cue.end, cue.end))
         speaker = _one_line(cue.speaker or "") or None
-        for start, end in ((cue.start, low), (low, high), (high, cue.end)):
-            text = _one_line(chunk.text[start:end])
+        last = max(cue.time_start, cue.time_end)
+        said = partial(
+            line, kind="Audio", time_start=cue.time_start, time_end=last, speaker=speaker
+        )
+        for span in ((cue.start, low), (low, high), (high, cue.end)):
+            text = _one_line(chunk.text[slice(*span)])
             text = text if speaker is None else text.removeprefix(f"{speaker}:").lstrip()
             if text:
-                yield EvidenceLine(
-                    time_start=cue.time_start,
-                    time_end=max(cue.time_start, cue.time_end),
-                    kind="Audio",
-                    speaker=speaker,
-                    text=text,
-                    chunk_id=chunk.chunk_id,
-                    is_best=(start, end) == (low, high),
-                )
+                yield said(text=text, is_best=span == (low, high))
 
 
 def _one_line(text: str) -> str:

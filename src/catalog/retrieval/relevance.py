@@ -53,7 +53,7 @@ _LIMIT = 40.0  # exp of more says nothing new
 TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
 _OTHER_FORM = 0.6  # of a word as written: boats for boat
 _FIRST = 3  # passages whose words count for confidence
-_PACKAGED = "calibrations.json"
+_KEY = "calibration:{}"
 WORDS_ONLY = ""  # instead of a fingerprint: for searches whose cosines have no fit
 
 
@@ -204,7 +204,8 @@ def find_calibration(database: Database, embedding: str) -> Calibration:
 
     If the model has neither, return the one for searches by words.
     """
-    stored = database.note(_key(embedding), "the calibration of relevance", _kept_calibration)
+    key = _KEY.format(embedding or "words")
+    stored = database.note(key, "the calibration of relevance", _kept_calibration)
     found = stored or packaged_calibration(embedding)
     return found or find_calibration(database, WORDS_ONLY)
 
@@ -219,7 +220,7 @@ def packaged_calibration(embedding: str) -> Calibration | None:
 
     :data:`WORDS_ONLY` is the key for searches without a fitted model.
     """
-    text = files("catalog.retrieval").joinpath(_PACKAGED).read_text(encoding="utf-8")
+    text = files("catalog.retrieval").joinpath("calibrations.json").read_text(encoding="utf-8")
     fits = {entry["embedding"]: entry["calibration"] for entry in json.loads(text)}
     return Calibration(**fits[embedding]) if embedding in fits else None
 
@@ -234,8 +235,4 @@ def save_calibration(database: Database, embedding: str, calibration: Calibratio
         "about": "" if calibration is None else calibration.about,
         "embedding": embedding,
     }
-    database.set_meta(_key(embedding), json.dumps(entry))
-
-
-def _key(embedding: str) -> str:
-    return f"calibration:{embedding or 'words'}"
+    database.set_meta(_KEY.format(embedding or "words"), json.dumps(entry))

@@ -25,9 +25,6 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     and word: two versions of a contract are both kept. A passage without text equals no other. In a
     video frame, the heading with its time does not count, so a slide that stays on the screen is
     one text. What a mail quotes is a copy of the passage whose words it quotes, in any place.
-
-    >>> keep_distinct([])
-    []
     """
     passages = _fold_quotes(passages)
     chunks = [passage.chunk for passage in passages]
@@ -194,8 +191,7 @@ def keep_within_budget(
         return list(passages)
     selected: list[Passage] = []
     for passage in passages:
-        size = len(counter.spans(passage.chunk.text))
-        if size <= limit:
+        if (size := len(counter.spans(passage.chunk.text))) <= limit:
             selected.append(passage)
             limit -= size
     return selected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from catalog.core.dates import format_timestamp
 from catalog.core.documents import Chunk, Locator, find_columns
@@ -31,15 +30,8 @@ from catalog.store.document_names import original_of
 
 _OF_CHUNK = frozenset(Chunk.__slots__)
 _OF_RESULT = sorted(_OF_CHUNK & SearchResult.model_fields.keys() - {"locator", "sections"})
+_OF_SOURCE = ("leg", "engine", "query", "origin", "weight")
 _OF_PLACE = sorted(_OF_CHUNK & OtherPlace.model_fields.keys() - {"locator"})
-
-
-class CitedPart(NamedTuple):
-    """Where a part of a passage stands, its citation, and the link that opens it there."""
-
-    locator: ResultLocator
-    citation: str
-    link: str | None
 
 
 def to_result(
@@ -89,7 +81,9 @@ def to_result(
     return result
 
 
-def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
+def locate_part(
+    result: SearchResult, start: int, end: int
+) -> tuple[ResultLocator, str, str | None]:
     """Return the place of ``result.text[start:end]``, its citation, and its link.
 
     For a result from another process the place is that of the snippet, if the snippet has that
@@ -99,28 +93,24 @@ def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
     if chunk is None:
         is_shown = result.text[start:end] in result.snippet
         locator = (result.snippet_locator if is_shown else None) or result.locator
-        return CitedPart(locator, result.citation, result.link)
+        return locator, result.citation, result.link
     place = find_place(chunk, start, end)
     cited = format_citation(replace(chunk, locator=place), place)
-    return CitedPart(_to_locator(chunk, place), cited, find_link(chunk, place, result.evidence))
+    return _to_locator(chunk, place), cited, find_link(chunk, place, result.evidence)
 
 
 def _explain(passage: Passage, fusion: str) -> Explanation:
     """Return the parts of the score; the contributions and the bonus sum up to ``fused``."""
     fused = passage.fused
-    contributions = [
-        Contribution(
-            leg=part.source.leg,
-            engine=part.source.engine,
-            query=part.source.query,
-            origin=part.source.origin,
-            rank=part.rank,
-            raw_score=part.raw_score,
-            weight=part.source.weight,
-            contribution=part.contribution,
-        )
-        for part in fused.contributions
-    ]
+    contributions = []
+    for part in fused.contributions:
+        fields = {name: getattr(part.source, name) for name in _OF_SOURCE}
+        fields |= {
+            "rank": part.rank,
+            "raw_score": part.raw_score,
+            "contribution": part.contribution,
+        }
+        contributions.append(Contribution.model_validate(fields))
     return Explanation(
         fusion=fusion,
         contributions=tuple(contributions),

@@ -42,7 +42,9 @@ _LOOK_BACK = 8  # characters before a token to look for the end of a sentence
 class Reranker(Protocol):
     """A model that reads query and passage together. It is cheap to make and loads at first use.
 
-    Several threads may use one reranker at once.
+    Several threads may use one reranker at once. A failure is a
+    :class:`~catalog.core.errors.RerankError`; a model that is not available at all is a
+    :class:`~catalog.core.errors.ConfigError` or ``ModelUnavailableError``.
     """
 
     @property
@@ -51,10 +53,7 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identify the exact weights, or model and prompt: equal fingerprints score equally.
-
-        Raises :class:`~catalog.core.errors.ModelUnavailableError`.
-        """
+        """Identify the exact weights, or model and prompt: equal fingerprints score equally."""
 
     @property
     def batch_size(self) -> int:
@@ -63,18 +62,11 @@ class Reranker(Protocol):
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
         """Return the text to read together with the query, and whether the passage was cut.
 
-        The text is ``head`` (such as title and headings) on its own line, then the run of the
-        passage that fits: see :func:`fit_pair`.
+        It is ``head`` (title and headings) on its own line, then a run: see :func:`fit_pair`.
         """
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return one finite raw score for each passage, in order; higher is better.
-
-        Raw scores of one :attr:`fingerprint` are comparable across calls. ``passages`` are results
-        of :meth:`fit`. Raises :class:`~catalog.core.errors.RerankError` for a failure or an
-        unusable answer, and :class:`~catalog.core.errors.ConfigError` if the model is not available
-        at all.
-        """
+        """Return one finite raw score for each result of :meth:`fit`, in order; more is better."""
 
     def relevance(self, score: float) -> float:
         """Map a raw score to 0..1; the order stays the same."""
@@ -165,13 +157,11 @@ def rerank_passages(
     raw = [scores[key] for key in takewhile(scores.__contains__, keys)]
     if error is not None and not raw:
         raise error
+    end = f"; the budget of {options.budget_ms} ms allows no more" if len(raw) < len(keys) else ""
+    end = end if error is None else f"; stopped: {error}"
     note = f"{name}, {options.blend}: {len(raw)} of {len(passages)} scored"
     note += f", {len(cached)} of them cached" if cached else ""
-    if error is not None:
-        note += f"; stopped: {error}"
-    elif len(raw) < len(keys):
-        note += f"; the budget of {options.budget_ms} ms allows no more"
-    note += f"; {cut} read in part" if cut else ""
+    note += end + (f"; {cut} read in part" if cut else "")
     with as_rerank_errors(reranker):
         # A server's numbers are known to be logits once one is outside 0..1: ask for those first.
         ends = (min(raw), max(raw)) if raw else ()
@@ -204,10 +194,10 @@ def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
         raise RerankError(f"{name} returned {len(scores)} scores for {count} passages")
     try:
         numbers = [float(score) for score in scores]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RerankError(f"{name} returned a score that is not a number") from error
+    except (TypeError, ValueError, OverflowError):
+        numbers = [math.nan]
     if not all(map(math.isfinite, numbers)):
-        raise RerankError(f"{name} returned a score that is not finite")
+        raise RerankError(f"{name} returned a score that is not a number, or not finite")
     return numbers
 
 
@@ -266,9 +256,9 @@ def _minmax(scores: Sequence[float], scored: int) -> list[float]:
     if scored == 0:
         return [0.0] * len(scores)
     low, high = min(scores[:scored]), max(scores[:scored])
-    if high > low:
-        return [(score - low) / (high - low) for score in scores]
-    return [1.0 + min(0.0, score - low) for score in scores]
+    if high == low:
+        return [1.0 + min(0.0, score - low) for score in scores]
+    return [(score - low) / (high - low) for score in scores]
 
 
 def _blend_passages(
@@ -282,15 +272,10 @@ def _blend_passages(
     ordered: list[Passage] = []
     for place in sort_positions(blended, len(reranked))[: options.top_n or None]:
         raw, relevance = reranked[place] if place < len(reranked) else (None, None)
-        record = Reranked(
-            model=model,
-            blend=options.blend,
-            rank=place + 1,
-            raw_score=raw,
-            relevance=relevance,
-            fused_part=blended[place].fused,
-            rerank_part=blended[place].reranked,
-        )
+        own, theirs = blended[place]
+        told = {"model": model, "blend": options.blend, "rank": place + 1}
+        told |= {"raw_score": raw, "relevance": relevance, "fused_part": own, "rerank_part": theirs}
+        record = Reranked.model_validate(told)
         ordered.append(passages[place]._replace(score=sum(blended[place]), reranked=record))
     return ordered
 
