@@ -11,7 +11,7 @@ from catalog.ingest.changes import FolderChanges, StoredFiles
 from catalog.ingest.discovery import Listing, SkippedFile, SourceFile
 from catalog.ingest.readers import ReadLimits
 from catalog.store.manifest import ManifestEntry
-from catalog.store.revisions import content_hash
+from catalog.store.publish import content_hash
 
 ROOT = Path("/notes")
 READ_AT = 1_700_000_000.0  # seconds

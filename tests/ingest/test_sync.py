@@ -63,7 +63,6 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     asked = []
     for place, name in (
         ("catalog.ingest.embedding", "list_waiting"),
-        ("catalog.ingest.sync", "count_totals"),
         ("catalog.library.indexing", "count_totals"),
     ):
         real = getattr(importlib.import_module(place), name)
@@ -75,7 +74,7 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
         monkeypatch.setattr(f"{place}.{name}", noted)
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
-        assert asked == ["count_totals", "list_waiting", "count_totals"]
+        assert asked == ["list_waiting", "count_totals"]
         asked.clear()
         assert Indexer(library).update("notes").incomplete == 0
     assert asked == ["count_totals"]

@@ -12,11 +12,11 @@ from catalog.ingest import sync as sync_module
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
-from catalog.store import revisions as store_revisions
+from catalog.store import publish as store_publish
 from catalog.store.chunks import read_documents
 from catalog.store.manifest import entries
 from catalog.store.portable import export_chunks
-from catalog.store.revisions import remove_documents
+from catalog.store.publish import remove_documents
 from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library
 
@@ -222,14 +222,14 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
 ):
     records(folder / "a.jsonl", r1="new", r2="newer")
     Indexer(kept).update("notes")
-    real = store_revisions.publish_all
+    real = store_publish.publish_all
 
     def publish(connection, revisions, now):
         real(connection, revisions, now)
         connection.commit()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store_revisions, "publish_all", publish)
+    monkeypatch.setattr(store_publish, "publish_all", publish)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(kept, tmp_path / "kept.jsonl")
     assert texts(kept)["r3"] == "third"

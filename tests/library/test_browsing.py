@@ -6,24 +6,19 @@ import json
 import os
 
 import pytest
-from sqlalchemy import create_engine, delete
 
 from builders import drop, put
 from catalog.core.errors import (
     FilterError,
     InputError,
-    StoreBusyError,
     UnknownDatasetError,
     UnknownFieldError,
     UnknownValueError,
 )
-from catalog.library import document_cards as carding
 from catalog.library.browse import DocumentCatalog
-from catalog.library.document_cards import make_cards
 from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
 from catalog.store import Database
-from catalog.store.schema import document_cards
 from fakes import open_library, write
 
 pytestmark = pytest.mark.both_stores
@@ -367,59 +362,6 @@ def test_changes_of_another_process_are_seen_at_once(own_listing, tmp_path):
     }  # fmt: skip
 
 
-def test_deleted_cards_come_back_and_those_made_are_counted(own_listing, library):
-    assert make_cards(library.database, "notes") == 4
-    assert make_cards(library.database, "notes") == 0
-    with library.database.write() as connection:
-        connection.execute(delete(document_cards))
-    before = own_listing.query(dataset="notes", query="animals")
-    assert paths(before) == ["zoo.md"]
-    assert make_cards(library.database, "notes") == 0
-
-
-def test_documents_that_have_a_card_are_not_looked_at_again_for_the_next_ones(
-    own_listing, library, monkeypatch
-):
-    from catalog.library import document_cards
-
-    read, starts = document_cards.read_uncarded_documents, []
-
-    def read_on(*given, after):
-        starts.append(after)
-        return read(*given, after=after)
-
-    monkeypatch.setattr(document_cards, "read_uncarded_documents", read_on)
-    monkeypatch.setattr(document_cards, "BATCH", 2)
-    assert make_cards(library.database, "notes") == 4
-    assert len(starts) == 2
-    assert starts[0] < starts[1]  # from the beginning, and after the first batch
-
-
-def test_a_build_makes_the_cards(library, notes):
-    Indexer(library).build(notes, "notes")
-    assert make_cards(library.database, "notes") == 0
-
-
-@pytest.mark.of_sqlite
-def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
-    own_listing, library
-):
-    put(library.database, "notes", "late/owl.md", "x", title="Barn owls")
-    other = create_engine(library.database.url)
-    with other.connect() as writing:
-        writing.exec_driver_sql("BEGIN IMMEDIATE")
-        page = own_listing.query(dataset="notes", query="barn keys")
-        everything = own_listing.query(dataset="notes")
-        writing.exec_driver_sql("ROLLBACK")
-    other.dispose()
-    assert "late/owl.md" in paths(page)
-    assert len(page.notes) == 1
-    assert page.notes[0].startswith("5 documents are found only by title and path for now")
-    assert (everything.total, everything.notes) == (5, ())
-    assert everything.entries[0].summary == ""
-    assert own_listing.query(dataset="notes", query="barn").notes == ()
-
-
 def test_a_list_shows_the_first_300_characters_of_a_summary(library, tmp_path):
     folder = tmp_path / "folder"
     write(folder, long_dot_md="One walrus after another. " * 100)
@@ -427,46 +369,6 @@ def test_a_list_shows_the_first_300_characters_of_a_summary(library, tmp_path):
     (entry,) = DocumentCatalog(library).query(dataset="notes", query="walrus").entries
     assert 250 < len(entry.summary) <= 300
     assert entry.summary.endswith("…")
-
-
-@pytest.mark.of_sqlite
-def test_nothing_is_summarised_while_another_process_writes(own_listing, library, monkeypatch):
-    summarised = []
-    monkeypatch.setattr(carding, "summarise", lambda *_given, **_named: summarised.append(1) or "")
-    other = create_engine(library.database.url)
-    with other.connect() as writing:
-        writing.exec_driver_sql("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError):
-            make_cards(library.database, "notes", wait=False)
-        writing.exec_driver_sql("ROLLBACK")
-    other.dispose()
-    assert summarised == []
-    assert make_cards(library.database, "notes", wait=False) == len(summarised) == 4
-
-
-def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(own_listing, library):
-    with library.database.snapshot():
-        other = Database.at(library.settings.home)
-        assert make_cards(other, "notes") == 4
-        other.close()
-        assert make_cards(library.database, "notes") == 0
-
-
-def test_cards_are_made_in_parts_and_what_is_made_stays(own_listing, library, monkeypatch):
-    monkeypatch.setattr("catalog.library.document_cards.BATCH", 1)
-    stored = carding.save_cards
-    calls = []
-
-    def third_time_unlucky(connection, cards):
-        calls.append(1)
-        if len(calls) == 3:
-            raise StoreBusyError("busy")
-        return stored(connection, cards)
-
-    monkeypatch.setattr("catalog.library.document_cards.save_cards", third_time_unlucky)
-    with pytest.raises(StoreBusyError):
-        make_cards(library.database, "notes")
-    assert make_cards(library.database, "notes") == 2
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from catalog.ingest.sync_report import Silent
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
-from catalog.store import portable, revisions
+from catalog.store import portable
+from catalog.store import publish as publishing
 from catalog.store.engine_types import read_stamp
 from catalog.store.portable import export_chunks
 from fakes import WordEncoder, open_library, write
@@ -219,7 +220,7 @@ def test_importing_twice_adds_nothing_and_changes_no_state(made, opened):
 
 def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, opened, monkeypatch):
     library = opened()
-    publish = revisions.publish_all
+    publish = publishing.publish_all
     monkeypatch.setattr(portable, "_TOGETHER", 1)
     calls = []
 
@@ -229,11 +230,11 @@ def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, open
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(revisions, "publish_all", stop)
+    monkeypatch.setattr(publishing, "publish_all", stop)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(library, made / "whole.jsonl")
     assert len(rows_of(library)["documents"]) == 2
-    monkeypatch.setattr(revisions, "publish_all", publish)
+    monkeypatch.setattr(publishing, "publish_all", publish)
     report = import_chunks(library, made / "whole.jsonl")
     assert (report.added, report.unchanged) == (5, 2)
     with open_library(made / "home") as original:

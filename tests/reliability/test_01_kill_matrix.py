@@ -20,7 +20,7 @@ STEPS = {
     "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
     "before a publication": ("catalog.ingest.pipeline:publish_all", 2, "before"),
     "in a publication, before its commit": ("catalog.ingest.pipeline:publish_all", 2, "after"),
-    "between two rows of a publication": ("catalog.store.revisions:_insert_all", 5, "after"),
+    "between two rows of a publication": ("catalog.store.publish:_insert_all", 5, "after"),
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
     "before the points are upserted": (

@@ -16,7 +16,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
-from catalog.store import portable, revisions
+from catalog.store import portable, publish
 from catalog.store.backup import back_up, restore
 from catalog.store.portable import export_chunks
 from catalog.store.schema import chunks, documents, manifest
@@ -143,7 +143,7 @@ class History:
         ends = self.chance.choice((None, None, *range(1, 5)))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(portable, "_TOGETHER", 1)
-            patched.setattr(revisions, "publish_all", self.ending(revisions.publish_all, ends))
+            patched.setattr(publish, "publish_all", self.ending(publish.publish_all, ends))
             try:
                 import_chunks(self.library, file)
             except Stopped:

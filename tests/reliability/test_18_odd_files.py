@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.ingest import discovery, reading
+from catalog.ingest import discovery, pipeline, reading
 from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.readers.timed.frames import find_medium, possible_originals
 from catalog.ingest.sidecars import is_metadata, is_rightly_named
-from catalog.library import document_cards
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 from reliability.chaos import seeds
@@ -192,15 +191,16 @@ def test_an_unforeseen_error_of_one_file_is_its_entry_in_the_report(tmp_path, mo
         assert indexer.update("notes").updated == 1
 
 
-def test_a_text_that_cannot_be_summarised_is_found_all_the_same(tmp_path, monkeypatch):
+def test_a_text_that_cannot_be_summarised_ends_no_run(tmp_path, monkeypatch):
     def summarise(text):
         raise_for(text)
         return text
 
-    monkeypatch.setattr(document_cards, "summarise", summarise)
+    monkeypatch.setattr(pipeline, "summarise", summarise)
     write(tmp_path / "notes", a_dot_md="A walrus.", b_dot_md="An odd otter.")
     with open_library(tmp_path / "home") as library:
-        assert Indexer(library).build(tmp_path / "notes", "notes").documents == 2
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        assert (report.documents, [failure.path for failure in report.failed]) == (1, ["b.md"])
 
 
 def test_a_single_file_that_vanishes_is_an_error_of_the_call(tmp_path):

@@ -32,11 +32,12 @@ def state_of(library: Library) -> dict[str, object]:
     """Ids, numbers of rows and answers."""
     service = SearchServiceV2(library)
     answers = {
-        (query, mode): [
-            # The order in which an index adds up its vectors' floats changes later digits.
-            (result.chunk_id, round(result.score, 5))
+        # The order in which an index adds up its vectors' floats changes later digits. Equal scores
+        # come by row, and a document that is read again gets later rows.
+        (query, mode): sorted(
+            (-round(result.score, 5), result.chunk_id)
             for result in service.search(query, dataset="notes", mode=mode, top_k=20, strict=True)
-        ]
+        )
         for query in QUERIES
         for mode in MODES
     }

@@ -46,7 +46,7 @@ def entries(**values):
 
 
 def stored(database):
-    query = "SELECT key, value, hits FROM llm_cache ORDER BY key"
+    query = "SELECT key, value FROM llm_cache ORDER BY key"
     with database.read() as connection:
         return [tuple(row) for row in connection.exec_driver_sql(query)]
 
@@ -62,7 +62,8 @@ def test_kind_model_and_text_of_the_passage_reach_the_store(make, database):
     make("expansion").put({"a": CacheEntry("1")}, model="words")
     make("rerank").put({"b": CacheEntry("22", sha1_hex("text"))}, model="judge")
     with database.read() as connection:
-        told = [(one.kind, one.model, one.newest) for one in llm_cache.stats(connection)]
+        query = "SELECT kind, model, created_at FROM llm_cache ORDER BY key"
+        told = [tuple(row) for row in connection.exec_driver_sql(query)]
         hashes = connection.exec_driver_sql("SELECT text_hash FROM llm_cache ORDER BY key")
         assert list(hashes.scalars()) == [None, sha1_hex("text")]
     assert told == [("expansion", "words", 1000.0), ("rerank", "judge", 1000.0)]
@@ -79,15 +80,6 @@ def test_memory_answers_without_the_store_and_the_store_without_memory(make, dat
     cache.put(entries(a="2"), model="m")
     cache.clear_memory()
     assert cache.get(["a"]) == {"a": "2"}
-
-
-def test_a_hit_is_counted_when_the_store_gave_it_and_not_when_memory_did(make, database):
-    make().put(entries(a="1", b="2"), model="m")
-    cache = make()
-    assert [cache.get(["a"]) for _ in range(3)] == [{"a": "1"}] * 3
-    assert stored(database) == [("a", "1", 1), ("b", "2", 0)]
-    assert cache.get(["a", "b"]) == {"a": "1", "b": "2"}
-    assert stored(database) == [("a", "1", 1), ("b", "2", 1)]
 
 
 @pytest.mark.parametrize("where", ["memory", "store"])
@@ -116,7 +108,7 @@ def test_putting_drops_what_has_expired_of_its_kind_from_the_store(make, databas
     make("expansion").put(entries(b="1"), model="m")
     clock.now += 60
     make("rerank").put(entries(c="1"), model="m")
-    assert [key for key, _, _ in stored(database)] == ["b", "c"]
+    assert [key for key, _ in stored(database)] == ["b", "c"]
 
 
 def test_a_lifetime_of_zero_turns_the_cache_off(make, database):
@@ -124,7 +116,7 @@ def test_a_lifetime_of_zero_turns_the_cache_off(make, database):
     off = make(lifetime=0)
     off.put(entries(b="2"), model="m")
     assert off.get(["a", "b"]) == {}
-    assert [key for key, _, _ in stored(database)] == ["a"]
+    assert [key for key, _ in stored(database)] == ["a"]
 
 
 def test_memory_keeps_the_last_used_of_its_size(make, database):
@@ -145,7 +137,7 @@ def test_a_store_another_writer_holds_is_read_at_once_and_not_written_to(make, d
         cache.put(entries(b="2"), model="m")
         assert cache.get(["b"]) == {"b": "2"}
     holder.close()
-    assert stored(database) == [("a", "1", 0)]
+    assert stored(database) == [("a", "1")]
 
 
 def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database):
@@ -169,7 +161,7 @@ def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database
     assert wrong == []
     rows = stored(database)
     assert rows
-    assert all(value == f'"{key}"' for key, value, _ in rows)
+    assert all(value == f'"{key}"' for key, value in rows)
 
 
 def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
@@ -192,7 +184,7 @@ def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
         indexer.update("notes")
         gone = {key for key in scores if key.startswith("guides/backup.md")}
         assert gone
-        assert {key for key, _, _ in stored(database)} == {*scores, "query"} - gone
+        assert {key for key, _ in stored(database)} == {*scores, "query"} - gone
 
 
 def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
@@ -211,7 +203,7 @@ def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
         indexer.update("notes")
         both = set(before) & set(texts_of(database)["long.md"])
         assert 0 < len(both) < len(set(before))
-        assert {key for key, _, _ in stored(database)} == both
+        assert {key for key, _ in stored(database)} == both
 
 
 def texts_of(database):

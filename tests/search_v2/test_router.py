@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import create_engine, delete
+from sqlalchemy import delete
 
 from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.filters import parse_filters
@@ -235,7 +235,7 @@ def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, shared
     assert none == ([], "the query has no words")
 
 
-@pytest.mark.parametrize("name", ["search_cards", "make_cards"])
+@pytest.mark.parametrize("name", ["search_cards", "read_documents_of_chunks"])
 def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
     service, shared, monkeypatch, name
 ):
@@ -250,19 +250,6 @@ def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
     assert len(service.retrieve("cedar keys", dataset="trees")) == len(answer)
     with pytest.raises(StageFailedError, match="route"):
         service.search("cedar keys", dataset="trees", strict=True)
-
-
-def test_a_store_that_another_process_writes_to_does_not_stop_the_router(own_service, library):
-    with library.database.write() as connection:
-        connection.execute(delete(document_cards))
-    engine = create_engine(library.database.url)
-    with engine.connect() as writing:
-        writing.exec_driver_sql("BEGIN IMMEDIATE")
-        answer = own_service.search("cedar damson", dataset="trees", top_k=4)
-        writing.exec_driver_sql("ROLLBACK")
-    engine.dispose()
-    assert paths(answer) == {"cedar.md", "damson.md"}
-    assert "chosen only by their passages" in route(answer).note
 
 
 def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, monkeypatch):

@@ -28,13 +28,13 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
+from catalog.store.publish import NewChunk, NewRevision, content_hash, ensure_dataset, publish_all
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,
     load_chunks_between,
     recording_name,
 )
-from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_dataset, publish
 from fakes import open_library
 
 NOW = 1_700_000_000.0
@@ -98,7 +98,7 @@ def put(database, path, *pieces, title="Lecture", **metadata):
     cut = [NewChunk(ids.chunk_id(revision, one.modality, one.start), one, ()) for one in spans]
     with database.write() as connection:
         ensure_dataset(connection, "vault", NOW)
-        publish(connection, NewRevision("vault", path, document, digest, tuple(cut)), NOW)
+        publish_all(connection, [NewRevision("vault", path, document, digest, tuple(cut))], NOW)
 
 
 def stored(database, path):

@@ -19,7 +19,7 @@ from catalog.store.listing import (
     list_document_ids,
     list_document_paths,
 )
-from catalog.store.revisions import NewRevision, content_hash, ensure_dataset, publish
+from catalog.store.publish import NewRevision, content_hash, ensure_dataset, publish_all
 from catalog.store.schema import documents
 
 # What asked every date of every document, before dates were stored.
@@ -51,7 +51,7 @@ def put_dated(database, path, metadata, file_modified=None):
     revision = NewRevision("d", path, document, digest, (), modified=file_modified)
     with database.write() as connection:
         ensure_dataset(connection, "d", NOW)
-        publish(connection, revision, NOW)
+        publish_all(connection, [revision], NOW)
 
 
 def dates_of(connection):

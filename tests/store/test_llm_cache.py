@@ -8,7 +8,7 @@ import pytest
 from builders import drop, make_database, put
 from catalog.core.ids import sha1_hex
 from catalog.store import llm_cache
-from catalog.store.llm_cache import CacheEntry, CacheStats, cache_key
+from catalog.store.llm_cache import CacheEntry, cache_key
 from processes import Forked
 
 pytestmark = pytest.mark.both_stores
@@ -24,7 +24,6 @@ for turn in range(20):
     with database.write() as connection:
         own = {f"{name}{turn}": CacheEntry("1")}
         llm_cache.save(connection, entries | own, kind="rerank", model="m", now=1.0)
-        llm_cache.count_hits(connection, [f"{name}{turn}"])
 """
 
 
@@ -49,9 +48,9 @@ def keys(database):
         return set(connection.exec_driver_sql("SELECT key FROM llm_cache").scalars())
 
 
-def purge(database, before=0.0):
+def purge(database):
     with database.write() as connection:
-        return llm_cache.purge(connection, before=before)
+        return llm_cache.purge(connection)
 
 
 @pytest.mark.parametrize(
@@ -93,44 +92,34 @@ def test_only_entries_created_after_the_time_asked_for_are_loaded(database):
         assert llm_cache.load(connection, [], after=0.0) == {}
 
 
-def test_a_newer_answer_replaces_the_older_one_and_resets_its_hits(database):
+def test_a_newer_answer_replaces_the_older_one(database):
     save(database, now=100.0, a="1", b="1")
-    with database.write() as connection:
-        llm_cache.count_hits(connection, ["a", "b", "a", "absent"])
     save(database, now=200.0, model="m2", a="2")
     with database.read() as connection:
         assert llm_cache.load(connection, ["a", "b"], after=0.0) == {
             "a": ("2", 200.0),
             "b": ("1", 100.0),
         }
-        assert [(one.model, one.hits, one.newest) for one in llm_cache.stats(connection)] == [
-            ("m", 1, 100.0),
-            ("m2", 0, 200.0),
-        ]
 
 
 @pytest.mark.of_sqlite
-def test_more_keys_than_one_statement_may_bind_are_saved_loaded_and_counted(database):
+def test_more_keys_than_one_statement_may_bind_are_saved_and_loaded(database):
     many = {f"k{n}": str(n) for n in range(40_000)}
     save(database, **many)
     save(database, **many)
-    with database.write() as connection:
-        llm_cache.count_hits(connection, many)
+    with database.read() as connection:
         loaded = llm_cache.load(connection, many, after=0.0)
-        assert {key: value for key, (value, _) in loaded.items()} == many
-        assert [(one.entries, one.hits) for one in llm_cache.stats(connection)] == [
-            (40_000, 40_000)
-        ]
+    assert {key: value for key, (value, _) in loaded.items()} == many
 
 
-def test_purging_drops_the_expired_of_every_kind(database):
+def test_what_expired_is_dropped_of_the_kind_named(database):
     save(database, now=100.0, kind="expansion", a="1")
     save(database, now=100.0, kind="rerank", b="1")
-    save(database, now=101.0, kind="expansion", c="1")
-    save(database, now=101.0, kind="rerank", d="1")
-    assert purge(database, before=99.0) == 0
-    assert purge(database, before=100.0) == 2
-    assert keys(database) == {"c", "d"}
+    save(database, now=101.0, kind="rerank", c="1")
+    with database.write() as connection:
+        assert llm_cache.drop_expired(connection, "rerank", before=99.0) == 0
+        assert llm_cache.drop_expired(connection, "rerank", before=100.0) == 1
+    assert keys(database) == {"a", "c"}
 
 
 def test_purging_drops_scores_of_texts_that_no_chunk_has(database):
@@ -159,22 +148,7 @@ def test_clearing_drops_one_kind_or_all_and_says_how_many(database):
     save(database, kind="rerank", b="1")
     with database.write() as connection:
         assert llm_cache.clear(connection) == 2
-        assert llm_cache.stats(connection) == []
-
-
-def test_statistics_tell_kinds_and_models_apart_and_count_bytes(database):
-    save(database, now=5.0, kind="rerank", model="b", x="0.5")
-    save(database, now=7.0, kind="rerank", model="b", y="0.25")
-    save(database, now=6.0, kind="rerank", model="a", z="1")
-    save(database, now=8.0, kind="expansion", model="b", q='"é"')  # é is two bytes of UTF-8
-    with database.write() as connection:
-        llm_cache.count_hits(connection, ["x", "z"])
-        llm_cache.count_hits(connection, ["x"])
-        assert llm_cache.stats(connection) == [
-            CacheStats("expansion", "b", entries=1, hits=0, bytes=4, oldest=8.0, newest=8.0),
-            CacheStats("rerank", "a", entries=1, hits=1, bytes=1, oldest=6.0, newest=6.0),
-            CacheStats("rerank", "b", entries=2, hits=2, bytes=7, oldest=5.0, newest=7.0),
-        ]
+    assert keys(database) == set()
 
 
 @pytest.mark.of_sqlite
@@ -186,13 +160,7 @@ def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
     errors = [process.communicate(timeout=120)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0], errors
     with database.read() as connection:
-        (stats,) = llm_cache.stats(connection)
         shared = llm_cache.load(connection, [f"shared{n}" for n in range(5)], after=0.0)
-    assert (stats.entries, stats.hits) == (5 + 40, 40)
+    assert len(keys(database)) == 5 + 40
     assert len({value for value, _ in shared.values()}) == 1  # all five of one transaction
     assert json.loads(shared["shared0"][0]) in {"one-19", "two-19"}
-
-
-def tables(connection):
-    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master").all()
-    return dict(map(tuple, rows))

@@ -7,7 +7,7 @@ import pytest
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
 from catalog.store.manifest import ManifestEntry, count_files
-from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish
+from catalog.store.publish import NewChunk, NewRevision, ensure_dataset, publish_all
 from catalog.store.statistics import count_modalities, database_bytes, measure_chunk_sizes
 
 pytestmark = pytest.mark.both_stores
@@ -29,7 +29,7 @@ def add(connection, path, sizes, modality="text", file=None):
         NewChunk(f"{path}-{at}", ChunkSpan(at, at + 1, modality=modality, tokens=size), ())
         for at, size in enumerate(sizes)
     )
-    publish(connection, NewRevision("notes", file or path, document, path, cut), 0.0)
+    publish_all(connection, [NewRevision("notes", file or path, document, path, cut)], 0.0)
 
 
 def note(connection, file, reason=None):

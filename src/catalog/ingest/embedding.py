@@ -169,10 +169,12 @@ class _EmbeddingRun:
             failed.append(Failure(path, reason, "indexed"))
         self._notes += [_ESTIMATED] if self._usage and self._usage.requests else []
         self._notes += [f"{self._unlike} {_UNLIKE}"] if self._unlike else []
-        with self._database.read() as connection:
-            chunks = tuple(find_waiting_for(connection, self._dataset, self._failed_keys))
+        chunks: list[str] = []
+        if self._failed_keys:
+            with self._database.read() as connection:
+                chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
         notes = tuple(self._notes)
-        return EmbeddingReport(self._computed, tuple(failed), chunks, self._usage, notes)
+        return EmbeddingReport(self._computed, tuple(failed), tuple(chunks), self._usage, notes)
 
 
 Answer = tuple[EmbeddingResult | EmbeddingServerError, float, EmbeddingUsage | None]

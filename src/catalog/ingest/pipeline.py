@@ -21,9 +21,10 @@ from catalog.core.documents import Chunk, ChunkSpan, Cue, ParsedDocument
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.chunking import Cut, DocumentChunker
+from catalog.ingest.summaries import summarise
 from catalog.ingest.sync_report import in_groups
 from catalog.store import Database, embedding_cache
-from catalog.store.revisions import NewChunk, NewRevision, content_hash, ensure_dataset, publish_all
+from catalog.store.publish import NewChunk, NewRevision, content_hash, publish_all
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
@@ -46,7 +47,7 @@ class Source:
 
     @cached_property
     def content_hash(self) -> str:
-        """The hash of the document's content; see :mod:`catalog.store.revisions`."""
+        """The hash of the document's content; see :mod:`catalog.store.publish`."""
         return content_hash(self.parsed)
 
     def fingerprint(self, pipeline: str) -> str:
@@ -74,7 +75,7 @@ class Source:
         """Return the revision to publish; chunks without a vector wait for it."""
         what = self.dataset, self.file, self.parsed, self.content_hash, tuple(chunks)
         how = self.fingerprint(pipeline), self.modified, vectors or {}, embedded_by
-        return NewRevision(*what, *how)
+        return NewRevision(*what, *how, summarise(self.parsed.text))
 
     def chunk_id(self, span: ChunkSpan) -> str:
         """Return the id of one passage of the document."""
@@ -199,7 +200,6 @@ def embed_keys(model: EmbeddingModel, windows: Iterable[str]) -> tuple[str, ...]
 
 def publish(
     database: Database,
-    dataset: str,
     revisions: Iterable[NewRevision],
     clock: Callable[[], float] = time.time,
 ) -> None:
@@ -207,7 +207,6 @@ def publish(
     for group in in_groups(revisions, lambda one: len(one.chunks), TOGETHER):
         now = clock()
         with database.write() as connection:
-            ensure_dataset(connection, dataset, now)  # it may have been removed
             publish_all(connection, group, now)
 
 

@@ -28,15 +28,14 @@ from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncRepo
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.document_names import set_file_dates
 from catalog.store.manifest import DatasetSettings, ManifestEntry, State, note_dataset_settings
-from catalog.store.recordings import read_originals
-from catalog.store.revisions import (
+from catalog.store.publish import (
     NewRevision,
     drop_damaged,
     ensure_dataset,
     remove_documents,
     set_source,
 )
-from catalog.store.statistics import count_totals
+from catalog.store.recordings import read_originals
 
 _FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
 
@@ -48,26 +47,29 @@ def sync(
     *,
     settings: IngestSettings,
     made_with: DatasetSettings | None = None,
-    patterns: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    patterns: tuple[Sequence[str], Sequence[str]] | None = ((), ()),
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
     """Index the changes of a folder or file, and remove vanished files.
 
     ``made_with`` is stored as the settings of the pipeline, ``patterns`` as the included and
-    excluded ones. The caller holds the dataset's lock. A failing file or document is named in the
-    report. Raises :class:`MassDeletionError`, and changes nothing, if most files vanished.
+    excluded ones; ``None`` leaves those stored. The caller holds the dataset's lock. A failing file
+    or document is named in the report. Raises :class:`MassDeletionError`, and changes nothing, if
+    most files vanished.
     """
     started, progress = time.monotonic(), progress or Silent()
     changes.check_deletions(settings.max_missing_fraction)
     dataset = changes.stored.dataset
-    with database.write() as connection:
-        ensure_dataset(connection, dataset, clock())
-        set_source(connection, dataset, str(changes.top), *patterns)
-        if made_with is not None:
-            note_dataset_settings(connection, dataset, made_with)
-        if changes.reread:
-            drop_damaged(connection, dataset, clock())
+    if patterns is not None or made_with is not None or changes.reread:
+        with database.write() as connection:
+            ensure_dataset(connection, dataset, clock())
+            if patterns is not None:
+                set_source(connection, dataset, str(changes.top), *patterns)
+            if made_with is not None:
+                note_dataset_settings(connection, dataset, made_with)
+            if changes.reread:
+                drop_damaged(connection, dataset, clock())
     run = SyncRun(database, changes, pipeline, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in changes.listing.skipped]
     files, pace = changes.in_order(), Pace(0)
@@ -189,7 +191,7 @@ class SyncRun:
                 self._added += is_new
                 self._updated += not is_new
                 revisions.append(revision)
-        publish(self._database, self._dataset, revisions)
+        publish(self._database, revisions)
         self.passages += sum(len(revision.chunks) for revision in revisions)
         self._note_read()
 
@@ -264,18 +266,18 @@ class SyncRun:
         changes, dataset = self._changes, self._dataset
         with self._database.write() as connection:
             manifest.record(connection, dataset, *self._moved)
-            paths = manifest.paths_of_files(connection, dataset, changes.vanished)
-            self._removed += remove_documents(connection, dataset, paths, self._clock())
-            manifest.forget(connection, dataset, changes.vanished)
+            if changes.vanished:
+                paths = manifest.paths_of_files(connection, dataset, changes.vanished)
+                self._removed += remove_documents(connection, dataset, paths, self._clock())
+                manifest.forget(connection, dataset, changes.vanished)
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
-                # of any age: only searches have a lifetime setting
-                llm_cache.purge(connection, before=0.0)
+                llm_cache.purge(connection)
             told = manifest.excuse(connection, dataset, changes.told_fingerprint)
         self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def report(self, seconds: float) -> SyncReport:
-        """Return the report of the run, with the dataset's present counts."""
+        """Return the report of the run, without the counts of the dataset's present content."""
         notes, kept = [*self._changes.notes()], sum(self._kept.values())
         if files_kept := len(self._kept):
             they = f"{kept} document{'s' * (kept > 1)} of {files_kept} file{'s' * (files_kept > 1)}"
@@ -286,8 +288,6 @@ class SyncRun:
         unseen = (len(self._stored.paths_of(file)) for file in self._changes.unseen)
         dataset, skipped = self._dataset, {file.path for file in self._changes.listing.skipped}
         with self._database.read() as connection:
-            none_waits = not embedding_cache.is_noted_waiting(connection, dataset)
-            totals = count_totals(connection, dataset, none_waits=none_waits)
             files = manifest.count_files(connection, dataset)
             skipped -= manifest.entries(connection, dataset).keys() if skipped else set()
             documents = manifest.known_documents(connection, dataset) if self.failed else {}
@@ -295,11 +295,6 @@ class SyncRun:
         outcomes = dict.fromkeys(indexed, "indexed") | dict.fromkeys(self._kept, "kept as it was")
         failed = [replace(it, outcome=outcomes.get(it.path, it.outcome)) for it in self.failed]
         return SyncReport(
-            documents=totals.documents,
-            chunks=totals.chunks,
-            embedded=0,
-            reused=totals.vectors,
-            embedded_chunks=totals.embedded,
             failed=tuple(failed),
             seconds=seconds,
             words_seconds=seconds,

@@ -35,12 +35,12 @@ class SyncReport:
     documents could not be looked at. ``left_out`` files have no text in the index.
     """
 
-    documents: int
-    chunks: int
-    embedded: int
-    reused: int
     failed: tuple[Failure, ...]
     seconds: float
+    documents: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    reused: int = 0
     added: int = 0
     updated: int = 0
     unchanged: int = 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from catalog.core import filters
 from catalog.core.arguments import check_params, takes_self
 from catalog.core.dates import format_timestamp, read_bound
-from catalog.core.errors import InputError, StoreError, UnknownValueError
+from catalog.core.errors import InputError, UnknownValueError
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.ids import source_doc_id
 from catalog.core.params import BrowseParams
@@ -25,12 +25,11 @@ from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.ingest.summaries import shorten
-from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.get import find_alike
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, refer_to
 from catalog.store import listing
-from catalog.store.cards import count_without_card, find_documents, top_documents
+from catalog.store.cards import find_documents, top_documents
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction
@@ -143,8 +142,7 @@ class DocumentCatalog:
         request = read_browse_request(params, max_query_chars=most)
         dataset, seen = self._library.seen_datasets(params.role, params.dataset)
         request = replace(request, seen=seen)
-        lacking = self._make_some_cards(dataset, request)
-        notes = request.notes + lacking
+        notes = request.notes
         with self._library.database.read() as connection:
             within = Restriction(dataset, seen, request.visible)
             listing.check_filter_fields(connection, within, seen)
@@ -155,7 +153,7 @@ class DocumentCatalog:
             whole = partial(keep_whole, connection, within.datasets, seen=seen)
             conditions = {name: whole(one) or one for name, one in request.conditions.items()}
             request = replace(request, visible=whole(request.visible), conditions=conditions)
-            page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
+            page, types, scores, groups = _find(connection, dataset, request)
             described = listing.describe_documents(connection, page, groups)
             places = _find_places(connection, request.within(dataset), page)
             entries = tuple(
@@ -175,28 +173,9 @@ class DocumentCatalog:
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
-    def _make_some_cards(self, dataset: DatasetNames, request: BrowseRequest) -> tuple[str, ...]:
-        """Make some cards if nobody else is writing; return a note on the rest if it matters."""
-        database = self._library.database
-        why = CARDS_MADE_LATER
-        try:
-            count = make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY)
-            if count < CARDS_PER_QUERY:
-                return ()
-        except StoreError as error:
-            why = str(error)
-        with database.read() as connection:
-            uncarded = count_without_card(connection, dataset)
-        if uncarded == 0 or request.query is None:
-            return ()
-        subject = "1 document is" if uncarded == 1 else f"{uncarded} documents are"
-        if not request.seen.is_all:  # how many would count those that the role does not see
-            subject = "some documents may be"
-        return (f"{subject} found only by title and path for now: {why}",)
-
 
 def _find(
-    connection: Connection, dataset: DatasetNames, request: BrowseRequest, *, carded: bool
+    connection: Connection, dataset: DatasetNames, request: BrowseRequest
 ) -> tuple[list[int], dict[str, int], dict[int, float], dict[int, list[Member]]]:
     """Return the page's documents, numbers of matches by type, and scores if there is a query.
 
@@ -213,8 +192,7 @@ def _find(
         allowed = listing.without_repeats(allowed, groups)
         ids = listing.list_document_ids(connection, allowed, sort, limit, offset, groups)
         return ids, listing.count_by_type(connection, allowed), {}, groups
-    matches = find_documents(connection, dataset, request.query, allowed, carded=carded)
-    matches = matches.joined(groups)
+    matches = find_documents(connection, request.query, allowed, groups)
     if sort == "best":
         ids = top_documents(connection, matches.scores, limit, offset)
     else:
@@ -277,7 +255,7 @@ def _find_hints(
         name: listing.count_documents(connection, visible & one, 1) for name, one in allowed.items()
     }
     if request.query is not None:
-        is_met["query"] = len(find_documents(connection, dataset, request.query, visible).scores)
+        is_met["query"] = len(find_documents(connection, request.query, visible).scores)
     if all(is_met.values()):
         return (f"{', '.join(is_met)}: each matches a document, but none matches all",)
     notes: dict[str, None] = {}

@@ -28,7 +28,7 @@ from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.engine_types import Restriction
 from catalog.store.phrases import command_full_text
-from catalog.store.revisions import list_removed
+from catalog.store.publish import list_removed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

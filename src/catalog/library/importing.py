@@ -8,6 +8,7 @@ from pathlib import Path
 
 from catalog.core.errors import SourceError
 from catalog.ingest.embedding import embed_waiting
+from catalog.ingest.summaries import summarise
 from catalog.ingest.sync_report import Failure, Progress, Silent
 from catalog.library.indexing import Indexer, derive_vectors, derive_words
 from catalog.library.indexing_settings import IndexingSettings
@@ -61,6 +62,7 @@ def import_chunks(
         file,
         most=2 * library.settings.rag_v2.ingest.max_document_bytes,
         wanted=library.wanted_model,
+        summarise=summarise,
         hold=lambda dataset: indexer.hold(dataset, progress),
         advance=lambda size: progress.advance(size, "", f"{run.counts['documents']:,} documents"),
     )

@@ -23,8 +23,8 @@ class IndexingSettings:
     """Choose the settings of a run over a dataset, and build its pipeline.
 
     ``settings`` are the dataset's own; with ``apply_settings``, or if there are no documents yet,
-    they are the library's. Raises :class:`ConfigError` if the dataset's own are lost and no
-    document was made with the library's.
+    they are the library's. ``to_note`` are those to store, if the dataset has others. Raises
+    :class:`ConfigError` if the dataset's own are lost and no document was made with the library's.
     """
 
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
@@ -36,6 +36,7 @@ class IndexingSettings:
             made_by = manifest.count_pipelines(connection, dataset)
         self._before = noted if made_by else None
         self.settings = (None if apply_settings else self._before) or self._wanted
+        self.to_note = None if self.settings == noted else self.settings
         self.fingerprint = self._fingerprint(self.settings)
         is_lost = noted is None and made_by and not apply_settings
         if is_lost and self.fingerprint not in made_by:

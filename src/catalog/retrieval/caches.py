@@ -25,9 +25,8 @@ class ModelCache:
     """A cache that looks answers up in memory, then in the store; safe to share between threads.
 
     An answer expires ``lifetime`` seconds after it was saved, wherever it is found; 0 turns the
-    cache off. Memory holds the ``size`` last used answers. The store counts a hit only if an answer
-    was read from it, so a repeated search touches no database. If the store is busy or read-only,
-    nothing is written.
+    cache off. Memory holds the ``size`` last used answers. If the store is busy, nothing is
+    written.
     """
 
     def __init__(
@@ -62,8 +61,6 @@ class ModelCache:
             stored = llm_cache.load(connection, absent, after=after)
         if stored:
             self._remember(stored)
-            with suppress(StoreError), self._database.write(wait=False) as connection:
-                llm_cache.count_hits(connection, stored)
         return values | {key: value for key, (value, _) in stored.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:

@@ -7,21 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import zip_longest
 
-from catalog.core.errors import StoreError
-from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.stages import StageLog
-from catalog.store import Database
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction
-from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import (
     allowed_documents,
     count_documents,
     read_documents_of_chunks,
-    read_source_ids,
 )
 
 PASSAGES = 100  # best passages of the lexical index whose documents are candidates
@@ -43,24 +38,21 @@ def shortlist(
     if not terms:
         return [], "the query has no words"
     dataset, database = restriction.dataset, parts.database
-    notes = _refresh_cards(database, dataset)
     allowed = allowed_documents(restriction)
     with database.read() as connection:
         if count_documents(connection, allowed, limit + 1) <= limit:
             return [], f"at most {limit} documents may answer anyway"
         by_card = search_cards(connection, terms, allowed, limit)
-        names = read_source_ids(connection, by_card)
     hits = parts.lexical(dataset).search(query, PASSAGES, restriction)
     with database.read() as connection:
         by_passage = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
-        chosen = _take_in_turn(by_passage, [names[one] for one in by_card if one in names], limit)
+        chosen = _take_in_turn(by_passage, by_card, limit)
         number = count_whole(connection, restriction.datasets, chosen)
         of_each = (DocumentNames(connection, name) for name in restriction.datasets)
         chosen = [one for documents in of_each for one in documents.whole_ids(chosen)]
     if not chosen:
         return [], "no document has a word of the query"
-    count = "1 document chosen" if number == 1 else f"{number} documents chosen"
-    return chosen, "; ".join([count, *notes])
+    return chosen, "1 document chosen" if number == 1 else f"{number} documents chosen"
 
 
 def route(
@@ -91,17 +83,6 @@ def route(
         stages.skipped("route", note)
         return None
     return doc_ids, note
-
-
-def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
-    """Make some cards unless another process is writing; return a note if any are still missing."""
-    why = CARDS_MADE_LATER
-    try:
-        if make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY) < CARDS_PER_QUERY:
-            return []
-    except StoreError as error:
-        why = str(error)
-    return [f"documents without a card are chosen only by their passages: {why}"]
 
 
 def _take_in_turn(first: Iterable[str], second: Iterable[str], limit: int) -> list[str]:

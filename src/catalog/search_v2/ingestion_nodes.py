@@ -40,7 +40,7 @@ from catalog.ingest.readers.metadata import (
 from catalog.ingest.readers.registry import label
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 from catalog.search_v2.nodes import FOR_MODELS, GIVEN, TEMPLATES
-from catalog.store.revisions import NewRevision
+from catalog.store.publish import NewRevision
 
 
 class ChunkNode(TextNode):

@@ -25,7 +25,7 @@ from catalog.search_v2.nodes import PassageNode, link_neighbours
 from catalog.store import Database
 from catalog.store.chunks import find_chunks
 from catalog.store.manifest import StoredPart, parts_of_files
-from catalog.store.revisions import (
+from catalog.store.publish import (
     NewChunk,
     NewRevision,
     ensure_dataset,

@@ -9,24 +9,23 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Column, Connection, bindparam, select
 from sqlalchemy.exc import DatabaseError, NoResultFound
 
 from catalog.store.database import is_damage
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, revisions
 
-_OF_PASSAGE = ("path", "source_doc_id", "docid", "metadata")
-_OF_TEXT = (
-    *("source_doc_id", "dataset", "path", "title", "file_type", "docid"),
-    *("content_hash", "revision_id", "metadata"),
-)
-PASSAGE = (
+PASSAGE: tuple[Column[Any], ...] = (
     *(column for column in chunks.c if column.name != "checksum"),
-    *(documents.c[name] for name in _OF_PASSAGE),
+    *(documents.c[name] for name in ("path", "source_doc_id", "docid", "metadata")),
 )
-TEXT = (*(documents.c[name] for name in _OF_TEXT), revisions.c.text)
-_BATCH = 500  # vectors read together
+TEXT: tuple[Column[Any], ...] = (
+    *(documents.c[name] for name in ("source_doc_id", "dataset", "path", "title", "file_type")),
+    *(documents.c[name] for name in ("docid", "content_hash", "revision_id", "metadata")),
+    revisions.c.text,
+)
+_VECTORS_AT_ONCE = 500
 
 
 def row_checksum(values: Iterable[object]) -> int:
@@ -34,15 +33,9 @@ def row_checksum(values: Iterable[object]) -> int:
     return zlib.crc32("\0".join(map(str, values)).encode("utf-8", "surrogatepass"))
 
 
-def passage_checksum(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> int:
-    """Return the checksum of a new passage, equal to that of its row when it is read."""
-    own = (chunk[column.name] for column in chunks.c if column.name != "checksum")
-    return row_checksum((*own, *(document[name] for name in _OF_PASSAGE)))
-
-
-def text_checksum(document: Mapping[str, Any], text: str) -> int:
-    """Return the checksum of a new document's text."""
-    return row_checksum((*(document[name] for name in _OF_TEXT), text))
+def new_checksum(columns: Iterable[Column[Any]], row: Mapping[str, Any]) -> int:
+    """Return the checksum of a new row, equal to that of these columns when it is read."""
+    return row_checksum(row[column.name] for column in columns)
 
 
 def vector_checksum(key: str, blob: bytes) -> int:
@@ -52,20 +45,21 @@ def vector_checksum(key: str, blob: bytes) -> int:
 
 def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
     """Return whether these bytes are the vector that was stored."""
-    if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) % 4 != 0:
-        return False
-    return vector_checksum(key, blob) == checksum
+    return isinstance(blob, bytes) and vector_checksum(key, blob) == checksum
 
 
 def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
     """Yield row number and name of documents of which the text or a passage changed."""
-    ids = connection.scalars(select(documents.c.id).where(documents.c.dataset == dataset)).all()
-    for number in ids:
+    document, of_passages = documents.c, chunks.c.document_id == documents.c.id
+    is_it = document.id == bindparam("id")
+    text_of = select(*TEXT, revisions.c.checksum).join(revisions).where(is_it)
+    passages_of = select(*PASSAGE, chunks.c.checksum).join(documents, of_passages).where(is_it)
+    for number in connection.scalars(select(document.id).where(document.dataset == dataset)).all():
         name = f"document {number} of {dataset!r}"
         try:
-            text = connection.execute(_TEXT_OF, {"id": number}).one()
+            text = connection.execute(text_of, {"id": number}).one()
             name = str(text.source_doc_id)
-            rows = [text, *connection.execute(_PASSAGES_OF, {"id": number})]
+            rows = [text, *connection.execute(passages_of, {"id": number})]
             is_whole = all(row_checksum(row[:-1]) == row[-1] for row in rows)
         except (DatabaseError, NoResultFound, UnicodeDecodeError) as error:
             # bytes that are no text, or an index that names a row that is not there
@@ -83,10 +77,10 @@ def find_damaged_vectors(
 
     With a ``fingerprint``, only vectors of that model must have this length.
     """
-    stored = embeddings.c
-    columns = (stored.embed_key, stored.vector, stored.checksum, stored.fingerprint)
-    query = select(*columns).execution_options(yield_per=_BATCH)
-    for key, blob, checksum, model in connection.execute(query):
+    of = embeddings.c
+    query = select(of.embed_key, of.vector, of.checksum, of.fingerprint)
+    rows = connection.execute(query.execution_options(yield_per=_VECTORS_AT_ONCE))
+    for key, blob, checksum, model in rows:
         expected = dim if fingerprint in (None, model) else None
         if not is_whole_vector(key, blob, checksum) or expected not in (None, len(blob) // 4):
             yield key
@@ -97,15 +91,3 @@ def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[st
     joined = chunk_windows.join(chunks).join(documents, documents.c.id == chunks.c.document_id)
     query = select(documents.c.source_doc_id).select_from(joined).distinct()
     return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
-
-
-_TEXT_OF = (
-    select(*TEXT, revisions.c.checksum)
-    .join(revisions, revisions.c.document_id == documents.c.id)
-    .where(documents.c.id == bindparam("id"))
-)
-_PASSAGES_OF = (
-    select(*PASSAGE, chunks.c.checksum)
-    .join(documents, documents.c.id == chunks.c.document_id)
-    .where(documents.c.id == bindparam("id"))
-)

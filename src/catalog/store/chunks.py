@@ -7,6 +7,7 @@ from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, func, select, true
@@ -47,6 +48,12 @@ _PASSAGES = (
 )
 # SQLAlchemy's own rows take ten times longer to give a value by its name.
 _Passage = namedtuple("_Passage", _PASSAGES.selected_columns.keys())  # type: ignore[misc]
+_AS_STORED = (  # fields of a chunk that are columns
+    *("seq", "chunk_id", "source_doc_id", "dataset", "path", "docid", "title", "position"),
+    *("start_offset", "end_offset", "modality", "text", "file_type", "source_type"),
+    *("modified", "dated", "file"),
+)
+_as_stored = attrgetter(*_AS_STORED)
 _HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
 _LINES = (
     select(documents.c.path, chunks.c.line_start, chunks.c.line_end, chunks.c.seq)
@@ -267,43 +274,23 @@ def _json_list(text: str | None) -> tuple[Any, ...]:
 
 
 def _chunk(row: Any) -> Chunk:
-    page_breaks = _json_list(row.page_breaks)
-    places = parse_places(row.places, row.page)
-    lines = row.line_start, row.line_end
-    seconds = row.time_start, row.time_end
-    heading_path, context = read_headings(row.headings)
-    metadata = json.loads(row.metadata) | json.loads(row.own_metadata or "{}")
+    page_breaks, places = _json_list(row.page_breaks), parse_places(row.places, row.page)
+    lines, seconds = (row.line_start, row.line_end), (row.time_start, row.time_end)
     if places is AS_IN_FILE:  # most passages: nothing to look up
         locator = Locator(None, None, *lines, *seconds, "line", *lines)
     else:
-        page_end = last_page(row.page, page_breaks)
-        known = Locator(row.page, page_end, *lines, *seconds)
+        known = Locator(row.page, last_page(row.page, page_breaks), *lines, *seconds)
         locator = locate(places, 0, len(row.text), known)
+    heading_path, context = read_headings(row.headings)
     return Chunk(
-        seq=row.seq,
-        chunk_id=row.chunk_id,
-        source_doc_id=row.source_doc_id,
-        dataset=row.dataset,
-        path=row.path,
-        docid=row.docid,
-        title=row.title,
-        position=row.position,
-        start_offset=row.start_offset,
-        end_offset=row.end_offset,
+        **dict(zip(_AS_STORED, _as_stored(row), strict=True)),
         heading_path=heading_path,
-        modality=row.modality,
         locator=locator,
-        text=row.text,
-        metadata=metadata,
+        metadata=json.loads(row.metadata) | json.loads(row.own_metadata or "{}"),
         cues=tuple(map(Cue._make, _json_list(row.cues))),
         page_breaks=page_breaks,
-        file_type=row.file_type,
-        source_type=row.source_type,
-        modified=row.modified,
-        dated=row.dated,
         sections=_json_list(row.sections),
         places=places,
-        file=row.file,
         context=context,
     )
 

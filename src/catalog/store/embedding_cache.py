@@ -17,7 +17,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Select,
     delete,
@@ -25,6 +24,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     select,
     update,
 )
@@ -66,11 +66,15 @@ def embed_key(fingerprint: str, text: str) -> str:
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
     """Return the vectors of these keys that exist and are undamaged, each of shape ``(dim,)``."""
-    columns = select(embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
-    rows = connection.execute(columns.where(among(embeddings.c.embed_key, keys)))
-    return {
-        key: decode(blob) for key, blob, checksum in rows if is_whole_vector(key, blob, checksum)
-    }
+    return {key: decode(blob) for key, blob in _stored(connection, keys).items() if blob}
+
+
+def _stored(connection: Connection, keys: Iterable[str]) -> dict[str, bytes]:
+    """Return the bytes of vectors, empty for damaged ones."""
+    of = embeddings.c
+    query = select(of.embed_key, of.vector, of.checksum).where(among(of.embed_key, keys))
+    rows = connection.execute(query)
+    return {key: blob if is_whole_vector(key, blob, crc) else b"" for key, blob, crc in rows}
 
 
 def save(
@@ -82,8 +86,8 @@ def save(
     :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
     require_fingerprint(connection, fingerprint)
-    known = load(connection, vectors) if vectors else {}
-    new = {key: encode(vector) for key, vector in vectors.items() if key not in known}
+    stored = _stored(connection, vectors) if vectors else {}
+    new = {key: encode(vector) for key, vector in vectors.items() if not stored.get(key)}
     if not new:
         return
     made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
@@ -91,7 +95,8 @@ def save(
         {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
         for key, blob in new.items()
     ]
-    connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
+    if damaged := stored.keys() & new.keys():
+        connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, damaged)))
     connection.execute(insert(embeddings), rows)
     for dataset in datasets_of(connection, new):
         change_stamp(connection, dataset, now, rows=False)
@@ -219,22 +224,24 @@ class WaitingChunk:
 
 def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
     """Note that passages of the dataset wait for vectors, if some of these documents' do."""
-    if not is_noted_waiting(connection, dataset):
-        settle_waiting(connection, dataset, among(chunks.c.document_id, document_ids))
+    key = f"{_WAITING}{dataset}"
+    is_any = (
+        _waiting(select(chunks.c.seq)).where(among(chunks.c.document_id, document_ids)).exists()
+    )
+    is_new = ~exists().where(meta.c.key == key)
+    row = select(literal(key), literal("yes")).where(is_any, is_new)
+    connection.execute(insert(meta).from_select(["key", "value"], row))
 
 
-def settle_waiting(
-    connection: Connection, dataset: str, are_of: ColumnElement[bool] | None = None
-) -> bool:
-    """Look whether passages of the dataset, or these, wait for vectors; note and return it."""
-    where = chunks.c.dataset == dataset if are_of is None else are_of
-    query = _waiting(select(chunks.c.seq)).where(where).limit(1)
-    is_waiting, key = connection.scalar(query) is not None, f"{_WAITING}{dataset}"
-    if is_waiting:
-        set_meta(connection, key, "yes")
+def settle_waiting(connection: Connection, dataset: str) -> bool:
+    """Look whether passages of the dataset wait for vectors; note the result and return it."""
+    waiting = _waiting(select(chunks.c.document_id)).where(chunks.c.dataset == dataset).limit(1)
+    one = connection.scalar(waiting)
+    if one is not None:
+        note_waiting(connection, dataset, [one])
     else:
-        connection.execute(delete(meta).where(meta.c.key == key))
-    return is_waiting
+        connection.execute(delete(meta).where(meta.c.key == f"{_WAITING}{dataset}"))
+    return one is not None
 
 
 def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:

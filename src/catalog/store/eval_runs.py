@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 
 from catalog.store.schema import chunk_windows, chunks, documents, embeddings, eval_runs
 
+_JSON = ("identity", "scores", "summary", "lists", "answers")
 _COMPRESSED = ("lists", "answers")
 
 
@@ -48,13 +49,11 @@ def new_run_id() -> str:
 
 def add_run(connection: Connection, run: EvalRun) -> None:
     """Record a run."""
-    texts = {
-        name: json.dumps(getattr(run, name), ensure_ascii=False, sort_keys=True)
-        for name in ("identity", "scores", "summary", *_COMPRESSED)
-    }
-    values = {name: getattr(run, name) for name in run.__dataclass_fields__} | texts
-    for name in _COMPRESSED:
-        values[name] = zlib.compress(texts[name].encode("utf-8", "surrogatepass"))
+    values = {name: getattr(run, name) for name in run.__dataclass_fields__}
+    for name in _JSON:
+        text = json.dumps(values[name], ensure_ascii=False, sort_keys=True)
+        is_packed = name in _COMPRESSED
+        values[name] = zlib.compress(text.encode("utf-8", "surrogatepass")) if is_packed else text
     connection.execute(insert(eval_runs).values(**values))
 
 
@@ -103,6 +102,4 @@ def _run(row: Row[Any]) -> EvalRun:
     for name in _COMPRESSED:
         packed = values[name]
         values[name] = zlib.decompress(packed).decode("utf-8", "surrogatepass") if packed else "{}"
-    for name in ("identity", "scores", "summary", *_COMPRESSED):
-        values[name] = json.loads(values[name])
-    return EvalRun(**values)
+    return EvalRun(**values | {name: json.loads(values[name]) for name in _JSON})

@@ -54,7 +54,7 @@ _MOST_MATERIALIZED = 20_000  # documents
 
 @dataclass(slots=True)
 class ListedDocument:
-    """A document as a listing shows it; ``summary`` is ``""`` if it has no card yet.
+    """A document as a listing shows it; ``summary`` is of its card.
 
     Characters and passages are counted over all its files. ``name`` is the path to show: that of
     the original if known (then ``size`` is unknown), else the document's own.
@@ -218,12 +218,6 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
     since = true() if after is None else dated >= seconds_since_epoch(after)
     until = true() if before is None else dated < seconds_since_epoch(before)
     return and_(dated.is_not(None), since, until)
-
-
-def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the source document ids of these documents, by row number."""
-    query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
-    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def read_documents_of_chunks(

@@ -63,13 +63,10 @@ def hash_query(query: str) -> str:
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:
     """Write entries with the hash of their query; its words are stored only with ``keep_text``."""
     for entry in entries:
-        query = entry.query or ""
-        values = asdict(entry) | {
-            "query": storable(query) if keep_text else None,
-            "query_hash": hash_query(query),
-        }
+        query, values = entry.query or "", asdict(entry)
         del values["id"]
         values |= {name: json.dumps(values[name]) for name in _JSON}
+        values |= {"query": storable(query) if keep_text else None, "query_hash": hash_query(query)}
         connection.execute(insert(query_log).values(values))
 
 
@@ -78,18 +75,15 @@ def drop_old_entries(connection: Connection, *, before: float, at_most: int) -> 
 
     One call drops a few hundred, oldest first, so that no write is slow. Later calls drop the rest.
     """
-    last = connection.scalar(select(func.max(query_log.c.id))) or 0
-    expired = select(query_log.c.id).where(query_log.c.asked_at < before)
-    surplus = select(query_log.c.id).where(query_log.c.id <= last - at_most)
-    return sum(
-        connection.execute(
-            delete(query_log).where(query_log.c.id.in_(some.limit(_DROPPED_AT_ONCE)))
-        ).rowcount
-        for some in (
-            expired.order_by(query_log.c.asked_at),
-            surplus.order_by(query_log.c.id),
-        )
+    number = query_log.c.id
+    last = connection.scalar(select(func.max(number))) or 0
+    expired = select(number).where(query_log.c.asked_at < before).order_by(query_log.c.asked_at)
+    surplus = select(number).where(number <= last - at_most).order_by(number)
+    old = (
+        delete(query_log).where(number.in_(some.limit(_DROPPED_AT_ONCE)))
+        for some in (expired, surplus)
     )
+    return sum(connection.execute(statement).rowcount for statement in old)
 
 
 def read_entries(
@@ -114,9 +108,9 @@ def clear_entries(connection: Connection, *, before: float | None = None) -> int
 
 
 def _entry(row: Row[Any]) -> LogEntry:
-    values = dict(row._mapping)
-    for name in _JSON:
-        values[name] = tuple(
-            tuple(item) if isinstance(item, list) else item for item in json.loads(values[name])
-        )
-    return LogEntry(**values)
+    read = {name: json.loads(getattr(row, name)) for name in _JSON}
+    lists = {
+        name: tuple(tuple(one) if isinstance(one, list) else one for one in items)
+        for name, items in read.items()
+    }
+    return LogEntry(**dict(row._mapping) | lists)

@@ -43,13 +43,13 @@ from catalog.core.errors import (
 from catalog.core.files import describe_os_error
 from catalog.core.text import format_timecode
 from catalog.store import chunks as stored_chunks
-from catalog.store import embedding_cache, manifest, revisions, schema
+from catalog.store import embedding_cache, manifest, publish, schema
 from catalog.store.backup import draft_beside
 from catalog.store.database import Database
 from catalog.store.embedding_cache import StoredModel
 from catalog.store.filter_sql import among
 from catalog.store.manifest import DatasetSettings, ManifestEntry
-from catalog.store.revisions import NewChunk, NewRevision
+from catalog.store.publish import NewChunk, NewRevision
 
 _TOGETHER = 100  # passages in one transaction: more would block other writers for long
 _BEGIN = b'{"crc":"'  # then the CRC-32 of the rest: it is checked before anything is parsed
@@ -360,7 +360,7 @@ def _to_revision(line: _Document, passages: Sequence[_Chunk], model: StoredModel
     # Where the author wrote "created" and a program "modified", the first is the date.
     written = replace(revision.document, written=frozenset({"created"}))
     forms = (revision, replace(revision, document=written))
-    return next((one for one in forms if revisions.revision_date(one) == line.dated), revision)
+    return next((one for one in forms if publish.revision_date(one) == line.dated), revision)
 
 
 def _check_inside(name: str) -> None:
@@ -412,6 +412,7 @@ class Import:
     file: Path
     most: int
     wanted: StoredModel
+    summarise: Callable[[str], str]
     hold: Callable[[str], AbstractContextManager[None]]
     advance: Callable[[int], None]
     opened: dict[str, _Dataset] = field(default_factory=dict)
@@ -496,7 +497,8 @@ class Import:
                         raise InputError(f"some of {line.chunks} passages are missing here")
                     passages.append(passage)
                 counts.update(documents=1, chunks=len(passages))
-                yield _to_revision(line, passages, header.model)
+                revision = _to_revision(line, passages, header.model)
+                yield replace(revision, summary=self.summarise(line.text))
         if not is_ended:
             lacks = "last line" if header else "header"
             raise InputError(f"the file ends early: it lacks the {lacks} of 'catalog export'")
@@ -527,7 +529,7 @@ class Import:
         """Create the dataset unless it exists."""
         self.opened[line.dataset] = line
         with self.database.write() as connection:
-            revisions.ensure_dataset(connection, line.dataset, time.time())
+            publish.ensure_dataset(connection, line.dataset, time.time())
             has_settings = manifest.read_dataset_settings(connection, line.dataset) is not None
             if line.made_with is not None and not has_settings:
                 manifest.note_dataset_settings(connection, line.dataset, line.made_with)
@@ -552,7 +554,7 @@ class Import:
                 inside = folder if folder.is_dir() else folder.parent
                 is_there = folder.is_absolute() and any(_is_in(inside, one) for one in entries)
                 found = line.root if is_there else ""
-            revisions.set_source(connection, name, found, line.include, line.exclude)
+            publish.set_source(connection, name, found, line.include, line.exclude)
         return [f"{name} is updated from {found}" if found else f"{name} has no folder for updates"]
 
     def _publish(self, dataset: str, group: list[NewRevision]) -> None:
@@ -571,12 +573,12 @@ class Import:
         with self.database.write() as connection:
             before = {name: tuple(rest) for name, *rest in connection.execute(query.where(is_of))}
             for one in group:
-                state = (one.file, one.content_hash, one.pipeline, revisions.revision_date(one))
+                state = (one.file, one.content_hash, one.pipeline, publish.revision_date(one))
                 (same if before.get(one.source_doc_id) == state else new).append(one)
             replaced = [before[one.source_doc_id] for one in new if one.source_doc_id in before]
             files = {one.file for one in new} | {file for file, *_ in replaced}
             manifest.note_unread(connection, dataset, files)
-            revisions.publish_all(connection, new, now)
+            publish.publish_all(connection, new, now)
             for one in same:
                 fingerprint = one.embedded_by
                 embedding_cache.save(connection, one.vectors, fingerprint=fingerprint, now=now)

@@ -41,7 +41,7 @@ def read_originals(connection: Connection, dataset: str, *, unread: bool = False
     named = select(fields.text_value).join(documents, documents.c.id == fields.document_id)
     named = named.where(documents.c.dataset == dataset, fields.field == "media_file")
     files = {str(file) for file in connection.scalars(named.where(fields.kind == "s"))}
-    if unread:
+    if unread and files:
         own = select(documents.c.file).where(documents.c.dataset == dataset)
         files -= set(connection.scalars(own.where(among(documents.c.file, files))))
     return files
@@ -66,11 +66,10 @@ def load_chunks_between(
         allowed = set(connection.scalars(query_allowed))
         seqs = [seq for seq in seqs if seq in allowed]
     found = load_chunks(connection, restriction.dataset, seqs[:_MOST]).values()
-    return sorted(found, key=_order)
-
-
-def _order(chunk: Chunk) -> tuple[float, bool, int]:
-    return chunk.locator.time_start or 0.0, chunk.modality == "video_frame", chunk.seq
+    return sorted(
+        found,
+        key=lambda one: (one.locator.time_start or 0.0, one.modality == "video_frame", one.seq),
+    )
 
 
 def find_media_end(connection: Connection, chunk: Chunk) -> float:
@@ -92,28 +91,21 @@ def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
     The document names it in ``media_file``. Otherwise it is the listed file, read or not, with the
     recording's name and an extension of video or audio.
     """
-    own = original_of(chunk)
-    if own is not None:
+    if (own := original_of(chunk)) is not None:
         return own
     stem = media_key(chunk) or chunk.path.removesuffix(PurePosixPath(chunk.path).suffix)
     kinds = (*_AUDIO, *_VIDEO) if chunk.modality == "audio_transcript" else (*_VIDEO, *_AUDIO)
+    file = manifest.c.file
     # The slash is the character after the full stop.
-    named = {"dataset": chunk.dataset, "after": f"{stem}.", "before": f"{stem}/"}
-    files = sorted(connection.scalars(_LISTED, named))
-    beside = {file[len(stem) + 1 :].lower(): file for file in files}
+    named = (manifest.c.dataset == chunk.dataset, file > f"{stem}.", file < f"{stem}/")
+    files = connection.scalars(select(file).where(*named).order_by(file))
+    beside = {one[len(stem) + 1 :].lower(): one for one in files}
     return next((beside[kind] for kind in kinds if kind in beside), None)
 
 
 def recording_name(file: str | None, chunk: Chunk) -> str:
     """Return a recording's name: its file without folders, else the document's title or path."""
     return PurePosixPath(file or "").name or chunk.title or PurePosixPath(chunk.path).name
-
-
-_LISTED = select(manifest.c.file).where(
-    manifest.c.dataset == bindparam("dataset"),
-    manifest.c.file > bindparam("after"),
-    manifest.c.file < bindparam("before"),
-)
 
 
 @cache  # to build a statement takes longer than to run it
@@ -123,20 +115,19 @@ def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
     With ``of_several`` the parameters name the recording by its ``media`` value; otherwise they
     name its only document.
     """
-    fields = document_fields.c
-    document_ids = select(documents.c.id).where(documents.c.source_doc_id == bindparam("document"))
+    document_ids, fields = select(documents.c.id), document_fields.c
     if of_several:
-        document_ids = select(documents.c.id).join(
-            document_fields, fields.document_id == documents.c.id
-        )
-        document_ids = document_ids.where(
-            documents.c.dataset == bindparam("dataset"), fields.field == "media"
-        )
-        document_ids = document_ids.where(
+        is_named = and_(
+            documents.c.dataset == bindparam("dataset"),
+            fields.field == "media",
             fields.kind == "s",
             fields.text_value == bindparam("media"),
             shortened(fields.text_value) == shortened(bindparam("media", type_=PlainText)),
         )
+        joined = document_ids.join(document_fields, fields.document_id == documents.c.id)
+        document_ids = joined.where(is_named)
+    else:
+        document_ids = document_ids.where(documents.c.source_doc_id == bindparam("document"))
     is_of = and_(chunks.c.document_id.in_(document_ids), chunks.c.modality.in_(TIMED_MODALITIES))
     start, end = chunks.c.time_start, func.coalesce(chunks.c.time_end, chunks.c.time_start)
     latest = case((end > start, end), else_=start)

@@ -134,7 +134,7 @@ document_cards = _table(
         "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
     ),
     Column("summary", Text, nullable=False),
-    Column("version", Integer, nullable=False),  # of the code that made the card
+    Column("version", Integer, nullable=False, default=0),  # unused: stores made before have it
 )
 
 chunks = _table(

@@ -98,7 +98,6 @@ first_number = _form(
     Integer(),
 )
 """The first of the ``numbers`` of stored places, NULL without any."""
-as_bytes = _form("CAST({0} AS BLOB)", "convert_to({0}, 'UTF8')")
 """The text's bytes in UTF-8, even if they are damaged."""
 number_text = _form(
     "CAST({0} AS TEXT)",

@@ -16,13 +16,14 @@ from catalog.core.documents import (
     ParsedDocument,
     last_page,
 )
+from catalog.ingest.summaries import summarise
 from catalog.store.database import Database
-from catalog.store.revisions import (
+from catalog.store.publish import (
     NewChunk,
     NewRevision,
     content_hash,
     ensure_dataset,
-    publish,
+    publish_all,
     remove_documents,
 )
 from catalog.store.schema import chunks, documents
@@ -76,7 +77,10 @@ def put(
         start += len(piece) + 1
     with database.write() as connection:
         ensure_dataset(connection, dataset, NOW)
-        publish(connection, NewRevision(dataset, path, document, digest, tuple(cut)), NOW)
+        made = NewRevision(
+            dataset, path, document, digest, tuple(cut), summary=summarise(document.text)
+        )
+        publish_all(connection, [made], NOW)
     return seqs_of(database, dataset, path)
 
 

@@ -14,7 +14,7 @@ from catalog.core.documents import ChunkSpan, Heading, ParsedDocument, Segment
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import read_stamp
-from catalog.store.revisions import (
+from catalog.store.publish import (
     NewChunk,
     NewRevision,
     content_hash,

@@ -1,35 +1,39 @@
 """Publish and remove documents; remove datasets and damaged rows.
 
-Every function except :func:`remove_stored` is one step of the caller's transaction. A document
-becomes visible when its transaction commits; until then the old revision answers.
-
-A removed dataset leaves a note until all its derived files are removed.
+Every function is one step of the caller's transaction. A document becomes visible when its
+transaction commits; until then the old revision answers. A removed dataset leaves a note until all
+its derived files are removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Table, column, delete, func, insert, select, table, text, update
+from sqlalchemy import (
+    Connection,
+    Table,
+    TableClause,
+    column,
+    delete,
+    func,
+    insert,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.core.errors import StoreDamagedError
-from catalog.store import embedding_cache, llm_cache
-from catalog.store.checksums import (
-    find_damaged_documents,
-    find_damaged_vectors,
-    passage_checksum,
-    text_checksum,
-)
+from catalog.store import checksums, embedding_cache, llm_cache
+from catalog.store.cards import make_card
 from catalog.store.chunks import write_headings
-from catalog.store.database import read_meta
 from catalog.store.document_names import document_date, field_rows
-from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
 from catalog.store.phrases import CARDS, command_full_text, is_postgres
@@ -79,6 +83,7 @@ class NewRevision:
     modified: str | None = None  # ISO 8601, for a document that states none
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     embedded_by: str = ""
+    summary: str = ""  # for its card
 
     @property
     def source_doc_id(self) -> str:
@@ -120,11 +125,6 @@ def set_source(
     connection.execute(update(datasets).where(datasets.c.name == name).values(source))
 
 
-def publish(connection: Connection, revision: NewRevision, now: float) -> None:
-    """Replace the revision of one document; see :func:`publish_all`."""
-    publish_all(connection, [revision], now)
-
-
 def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: float) -> None:
     """Replace the revisions of these documents; if a document is there twice, the last one wins.
 
@@ -134,110 +134,97 @@ def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: f
     if a revision was embedded by another model than the store's.
     """
     new = list({revision.source_doc_id: revision for revision in revisions}.values())
-    for fingerprint in sorted({revision.embedded_by for revision in new}):
-        if fingerprint:
-            embedding_cache.require_fingerprint(connection, fingerprint)
-    datasets_changed = sorted({revision.dataset for revision in new})
-    for dataset in datasets_changed:
-        paths = [revision.document.path for revision in new if revision.dataset == dataset]
-        remove_documents(connection, dataset, paths, now)
-    numbered = list(enumerate(new, start=1 + last_number(connection, documents)))
-    rows = _insert_documents(connection, numbered, now)
-    for fingerprint in sorted({revision.embedded_by for revision in new}):
-        vectors = [it.vectors for it in new if it.embedded_by == fingerprint]
-        merged = {key: vector for each in vectors for key, vector in each.items()}
+    by_dataset: dict[str, list[str]] = {}
+    for revision in new:
+        by_dataset.setdefault(revision.dataset, []).append(revision.document.path)
+    for dataset, paths in sorted(by_dataset.items()):
+        _remove(connection, dataset, paths)
+    for fingerprint in sorted({revision.embedded_by for revision in new} - {""}):
+        of_model = [revision.vectors for revision in new if revision.embedded_by == fingerprint]
+        merged = {key: vector for each in of_model for key, vector in each.items()}
         embedding_cache.save(connection, merged, fingerprint=fingerprint, now=now)
-    _insert_chunks(connection, numbered, rows)
-    for dataset in datasets_changed:
-        of_it = [number for number, revision in numbered if revision.dataset == dataset]
-        note_waiting(connection, dataset, of_it)
+    numbered = dict(enumerate(new, start=1 + _last_number(connection, documents)))
+    _insert_chunks(connection, numbered, _insert_documents(connection, numbered, now))
+    for dataset in sorted(by_dataset):
+        of_it = [number for number, revision in numbered.items() if revision.dataset == dataset]
+        embedding_cache.note_waiting(connection, dataset, of_it)
         change_stamp(connection, dataset, now)
 
 
-def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
+def remove_documents(connection: Connection, dataset: str, paths: Iterable[str], now: float) -> int:
     """Remove documents by path with all their rows; return the number removed."""
-    where = (documents.c.dataset == dataset) & among(documents.c.path, paths)
-    document_ids = list(connection.scalars(select(documents.c.id).where(where)))
-    remove_numbered(connection, dataset, document_ids, now)
-    return len(document_ids)
-
-
-def remove_numbered(
-    connection: Connection, dataset: str, document_ids: list[int], now: float
-) -> None:
-    """Remove documents of the dataset by row number with all their rows."""
-    if document_ids:
-        connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
+    count = _remove(connection, dataset, paths)
+    if count:
         change_stamp(connection, dataset, now)
+    return count
+
+
+def _remove(connection: Connection, dataset: str, paths: Iterable[str]) -> int:
+    here = (documents.c.dataset == dataset) & among(documents.c.path, paths)
+    return connection.execute(delete(documents).where(here)).rowcount
 
 
 def _insert_documents(
-    connection: Connection, numbered: Sequence[tuple[int, NewRevision]], now: float
+    connection: Connection, numbered: Mapping[int, NewRevision], now: float
 ) -> dict[int, dict[str, Any]]:
-    """Insert the documents and return their rows by number."""
-    rows, fields = [], []
-    for number, revision in numbered:
-        values = _fields(revision)
-        rows.append(_document_row(revision, values, now) | {"id": number})
-        fields += [row | {"document_id": number} for row in values]
-    texts = [
-        {
-            "document_id": number,
-            "revision_id": it.revision_id,
-            "text": it.document.text,
-            "checksum": text_checksum(row, it.document.text),
-        }
-        for (number, it), row in zip(numbered, rows, strict=True)
-    ]
-    for target, new in ((documents, rows), (revisions, texts), (document_fields, fields)):
-        _insert_all(connection, target, new)
-    note_numbers(connection, documents, [number for number, _ in numbered])
-    return {row["id"]: row for row in rows}
+    """Insert the documents with their texts, fields and cards; return their rows by number."""
+    rows: dict[int, dict[str, Any]] = {}
+    texts, fields, summaries, cards = [], [], [], []
+    for number, revision in numbered.items():
+        of_it, text, values = {"document_id": number}, revision.document.text, _fields(revision)
+        row = rows[number] = _document_row(number, revision, values, now)
+        checksum = checksums.new_checksum(checksums.TEXT, row | {"text": text})
+        texts.append(
+            of_it | {"revision_id": revision.revision_id, "text": text, "checksum": checksum}
+        )
+        fields += [value | of_it for value in values]
+        summaries.append(of_it | {"summary": revision.summary})
+        headings = dict.fromkeys(one for cut in revision.chunks for one in _headings(cut.span))
+        cards.append(make_card(row, headings, revision.summary, values))
+    _insert_all(connection, documents, list(rows.values()))
+    _note_numbers(connection, documents, rows)
+    _insert_all(connection, revisions, texts)
+    _insert_all(connection, document_fields, fields)
+    _insert_all(connection, document_cards, summaries)
+    _insert_all(connection, CARDS, cards)
+    return rows
+
+
+def _headings(span: ChunkSpan) -> dict[str, None]:
+    return dict.fromkeys((*span.heading_path, *span.sections))
 
 
 def revision_date(revision: NewRevision) -> float | None:
     """Return the date that filters compare, in seconds from 1970; ``None`` without one."""
-    return document_date(_fields(revision), has_own=_has_own_modified(revision.document))
+    return _date(revision.document, _fields(revision))
+
+
+def _date(document: ParsedDocument, fields: Iterable[dict[str, Any]]) -> float | None:
+    # ``modified`` comes first, unless a program wrote it and the author wrote ``created``
+    is_own = "modified" in document.written or "created" not in document.written
+    return document_date(fields, has_own="modified" in document.metadata and is_own)
 
 
 def _document_row(
-    revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
+    number: int, revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
 ) -> dict[str, Any]:
     document = revision.document
-    return {
-        "source_doc_id": revision.source_doc_id,
-        "dataset": revision.dataset,
-        "path": document.path,
+    return _names(revision) | {
+        "id": number,
         "file": revision.file,
-        "title": document.title,
-        "file_type": document.file_type,
-        "source_type": document.source_type,
         "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
-        "dated": document_date(fields, has_own=_has_own_modified(document)),
+        "dated": _date(document, fields),
         "revision_id": revision.revision_id,
         "content_hash": revision.content_hash,
-        "docid": ids.docid(revision.content_hash),
         "characters": len(document.text),
         "pipeline": revision.pipeline,
         "indexed_at": now,
     }
 
 
-def _has_own_modified(document: ParsedDocument) -> bool:
-    """Return whether ``modified`` takes precedence over ``created``.
-
-    It does unless a program wrote ``modified`` and the author wrote ``created``.
-    """
-    is_known = "modified" in document.metadata
-    return is_known and ("modified" in document.written or "created" not in document.written)
-
-
-def _fields(revision: NewRevision) -> list[dict[str, Any]]:
+def _names(revision: NewRevision) -> dict[str, str]:
     document = revision.document
-    fields: dict[str, MetadataValue] = {
-        **({"modified": revision.modified} if revision.modified is not None else {}),
-        "page_title": document.title,
-        **document.metadata,
+    return {
         "dataset": revision.dataset,
         "source_doc_id": revision.source_doc_id,
         "docid": ids.docid(revision.content_hash),
@@ -246,32 +233,37 @@ def _fields(revision: NewRevision) -> list[dict[str, Any]]:
         "file_type": document.file_type,
         "source_type": document.source_type,
     }
-    return field_rows(fields)
+
+
+def _fields(revision: NewRevision) -> list[dict[str, Any]]:
+    document, fields = revision.document, dict[str, MetadataValue]()
+    if revision.modified is not None:
+        fields["modified"] = revision.modified
+    return field_rows(
+        fields | {"page_title": document.title} | dict(document.metadata) | _names(revision)
+    )
 
 
 def _insert_chunks(
     connection: Connection,
-    numbered: Sequence[tuple[int, NewRevision]],
+    numbered: Mapping[int, NewRevision],
     of_documents: Mapping[int, Mapping[str, Any]],
 ) -> None:
-    cut = [
-        (number, revision, position, chunk)
-        for number, revision in numbered
-        for position, chunk in enumerate(revision.chunks)
-    ]
     rows, sections, windows = [], [], []
-    first = 1 + last_number(connection, chunks)
-    for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
-        row = _chunk_row(revision, number, seq, position, chunk)
-        rows.append(row | {"checksum": passage_checksum(row, of_documents[number])})
-        headings = dict.fromkeys((*chunk.span.heading_path, *chunk.span.sections))
-        sections += [{"seq": seq, "heading": heading} for heading in headings]
-        windows += [
-            {"seq": seq, "window": window, "embed_key": key}
-            for window, key in enumerate(chunk.embed_keys)
-        ]
+    seq = _last_number(connection, chunks)
+    for number, revision in numbered.items():
+        for position, chunk in enumerate(revision.chunks):
+            seq += 1
+            row = _chunk_row(revision, number, seq, position, chunk)
+            checksum = checksums.new_checksum(checksums.PASSAGE, {**of_documents[number], **row})
+            rows.append(row | {"checksum": checksum})
+            sections += [{"seq": seq, "heading": one} for one in _headings(chunk.span)]
+            windows += [
+                {"seq": seq, "window": window, "embed_key": key}
+                for window, key in enumerate(chunk.embed_keys)
+            ]
     _insert_all(connection, chunks, rows)
-    note_numbers(connection, chunks, [row["seq"] for row in rows])
+    _note_numbers(connection, chunks, [row["seq"] for row in rows])
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
 
@@ -280,7 +272,7 @@ def _chunk_row(
     revision: NewRevision, document_id: int, seq: int, position: int, chunk: NewChunk
 ) -> dict[str, Any]:
     span, document = chunk.span, revision.document
-    text = document.text[span.start : span.end]
+    text, at = document.text[span.start : span.end], span.locator
     return {
         "seq": seq,
         "chunk_id": chunk.chunk_id,
@@ -290,11 +282,12 @@ def _chunk_row(
         "modality": span.modality,
         "start_offset": span.start,
         "end_offset": span.end,
-        "page": span.locator.page,
-        "line_start": span.locator.line_start,
-        "line_end": span.locator.line_end,
-        "time_start": _float_or_null(span.locator.time_start),
-        "time_end": _float_or_null(span.locator.time_end),
+        "page": at.page,
+        "line_start": at.line_start,
+        "line_end": at.line_end,
+        # floats, as they are read, for their checksum
+        "time_start": None if at.time_start is None else float(at.time_start),
+        "time_end": None if at.time_end is None else float(at.time_end),
         "title": document.title,
         "headings": write_headings(span.heading_path, span.context),
         "text": text,
@@ -304,21 +297,15 @@ def _chunk_row(
         "page_breaks": _json_or_null(span.page_breaks),
         "sections": _json_or_null(span.sections),
         "places": _json_or_null(span.places.to_dict()),
-        "own_metadata": _json_or_null(span.metadata),
+        "own_metadata": _json_or_null(dict(span.metadata)),
     }
 
 
-def _float_or_null(seconds: float | None) -> float | None:
-    return None if seconds is None else float(seconds)  # as it is read, for its checksum
-
-
-def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str | None:
-    if isinstance(items, Mapping):
-        items = dict(items)
+def _json_or_null(items: Sequence[object] | dict[str, Any] | None) -> str | None:
     return json.dumps(items, ensure_ascii=False) if items else None
 
 
-def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:
+def _insert_all(connection: Connection, target: TableClause, rows: list[dict[str, Any]]) -> None:
     if rows:
         connection.execute(insert(target), rows)
 
@@ -326,24 +313,18 @@ def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]
 def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     """Remove rows that changed since they were stored, so that they can be made again from files.
 
-    These are the dataset's damaged documents (their number is returned), all damaged vectors,
-    documents of no dataset, and all cards. Passages of other datasets that lose a
-    vector are noted as waiting.
+    These are the dataset's damaged documents (their number is returned) and all damaged vectors.
+    Passages of other datasets that lose a vector are noted as waiting.
     """
     command_full_text(connection, "rebuild")  # a damaged index would prevent that rows are deleted
-    for derived in (document_cards, CARDS):
-        connection.execute(delete(derived))
-    connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
-    document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
-    remove_numbered(connection, dataset, document_ids, now)
-    keys = list(find_damaged_vectors(connection))
+    numbers = [number for number, _ in checksums.find_damaged_documents(connection, dataset)]
+    connection.execute(delete(documents).where(among(documents.c.id, numbers)))
+    keys = list(checksums.find_damaged_vectors(connection))
     connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
-    owners = select(chunks.c.dataset).join(chunk_windows, chunks.c.seq == chunk_windows.c.seq)
-    owners = owners.where(among(chunk_windows.c.embed_key, keys)).distinct()
-    for name in sorted(connection.scalars(owners)):
-        settle_waiting(connection, name)
+    for name in {dataset, *embedding_cache.datasets_of(connection, keys)}:
+        embedding_cache.settle_waiting(connection, name)
         change_stamp(connection, name, now)
-    return len(document_ids)
+    return len(numbers)
 
 
 def rebuild_row_indexes(connection: Connection) -> None:
@@ -351,21 +332,17 @@ def rebuild_row_indexes(connection: Connection) -> None:
 
     Raises :class:`StoreDamagedError` if two rows have the same unique key.
     """
-    if is_postgres(connection):
-        return
     try:
-        connection.execute(text("REINDEX"))
+        if not is_postgres(connection):
+            connection.execute(text("REINDEX"))
     except IntegrityError as error:
         raise StoreDamagedError(f"two rows have one key: {error.orig}") from error
 
 
 def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
     """Count the documents and the chunks of a dataset."""
-    queries = (
-        select(func.count()).where(table.c.dataset == dataset) for table in (documents, chunks)
-    )
-    of_documents, of_chunks = (connection.scalar(query) or 0 for query in queries)
-    return of_documents, of_chunks
+    count = [select(func.count()).where(of.c.dataset == dataset) for of in (documents, chunks)]
+    return connection.scalar(count[0]) or 0, connection.scalar(count[1]) or 0
 
 
 def remove_stored(connection: Connection, dataset: str, now: float) -> None:
@@ -380,13 +357,8 @@ def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     connection.execute(delete(meta).where(among(meta.c.key, of_it)))
     connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
     embedding_cache.purge_unused(connection)
-    llm_cache.purge(connection, before=0.0)
+    llm_cache.purge(connection)
     llm_cache.drop_expired(connection, "answer", before=now)
-
-
-def is_removed(connection: Connection, dataset: str) -> bool:
-    """Return whether derived files of a removed dataset may still exist."""
-    return read_meta(connection, f"{_NOTE}{dataset}") is not None
 
 
 def list_removed(connection: Connection) -> list[str]:
@@ -400,7 +372,7 @@ def forget_removal(connection: Connection, dataset: str) -> None:
     connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
 
 
-def last_number(connection: Connection, of: Table) -> int:
+def _last_number(connection: Connection, of: Table) -> int:
     """Return the highest row number ever used, even if its row is gone.
 
     SQLite stores it in a table, Postgres in the sequence of the column.
@@ -413,7 +385,7 @@ def last_number(connection: Connection, of: Table) -> int:
     return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
 
 
-def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
+def _note_numbers(connection: Connection, of: Table, numbers: Collection[int]) -> None:
     """Record that rows were inserted with these numbers; SQLite does so by itself."""
     if numbers and is_postgres(connection):
         parameters = {"sequence": _sequence(of), "number": max(numbers)}
