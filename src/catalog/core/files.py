@@ -9,7 +9,6 @@ import errno
 import hashlib
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -121,6 +120,8 @@ def settings_file(home: Path) -> Path | None:
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Return the content of a file; ``what`` it is begins the message of a :class:`ConfigError`."""
+    import tomllib  # not for commands that only ask a server
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
