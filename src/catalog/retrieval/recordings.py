@@ -343,10 +343,8 @@ def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iter
             end = max(moments[number].time_end for number in same)
             shown[same[0]] = moments[same[0]].model_copy(update={"time_end": end})
     for number, moment in enumerate(moments):
-        if moment.kind != "Screen":
-            yield moment
-        elif number in shown:
-            yield shown[number]
+        if moment.kind != "Screen" or number in shown:
+            yield shown.get(number, moment)
 
 
 def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
@@ -354,15 +352,11 @@ def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
 
     The best sentence is one line however long it is.
     """
-    lines: list[EvidenceLine] = []
+    lines, voice = list[EvidenceLine](), attrgetter("chunk_id", "speaker", "is_best")
     for moment in moments:
         last = lines[-1] if lines else moment
-        is_same = all(
-            getattr(last, name) == getattr(moment, name)
-            for name in ("chunk_id", "speaker", "is_best")
-        )
         is_short = moment.is_best or moment.time_end - last.time_start <= _LINE_SECONDS
-        if lines and is_same and is_short:
+        if lines and voice(last) == voice(moment) and is_short:
             end = max(last.time_end, moment.time_end)
             text = f"{last.text} {moment.text}"
             lines[-1] = last.model_copy(update={"time_end": end, "text": text})

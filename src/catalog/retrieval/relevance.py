@@ -98,9 +98,8 @@ class Calibration:
 
     def confidence(self, cosine: float, words: float) -> float:
         """Estimate the probability that one of the passages answers: above 0, at most 1."""
-        return _logistic(
-            self.answer_constant + self.answer_cosine * cosine + self.answer_words * words
-        )
+        of_both = self.answer_cosine * cosine + self.answer_words * words
+        return _logistic(self.answer_constant + of_both)
 
 
 FEATURES = tuple(field.name for field in fields(Features))
@@ -114,10 +113,7 @@ CalibrationFinder = Callable[[bool], Calibration]  # with cosines or without
 
 
 def judge_relevance(
-    passages: Sequence[Passage],
-    query: str,
-    find: CalibrationFinder,
-    phrases: Sequence[str] = (),
+    passages: Sequence[Passage], query: str, find: CalibrationFinder, phrases: Sequence[str] = ()
 ) -> tuple[list[Passage], float]:
     """Set relevance and certainty of the passages of one search; return them and the confidence.
 
@@ -160,6 +156,7 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
     vectors = [passage.fused.originals("vector") for passage in passages]
     last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     weight = 0.0 if keywords else 1 - named
+    of_query = {"named": named, "keywords": float(bool(keywords))}
     features = []
     for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1):
         chunk, cover, exact = passage.chunk, cover_of(passage.chunk, query, found), 0.0
@@ -167,17 +164,9 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
             exact = 1.0
         elif keywords and cover == 1 and has_other_forms(chunk, keywords):
             exact = _OTHER_FORM
-        features.append(
-            Features(
-                cosine=weight * max((share.raw_score for share in own), default=last),
-                words=cover,
-                rank=1 / place,
-                name=named * (passage.fused.key in found.rare),
-                named=named,
-                exact=exact,
-                keywords=float(bool(keywords)),
-            )
-        )
+        cosine = weight * max((share.raw_score for share in own), default=last)
+        name = named * (passage.fused.key in found.rare)
+        features.append(Features(cosine, cover, 1 / place, name, exact=exact, **of_query))
     return features
 
 

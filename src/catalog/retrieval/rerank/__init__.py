@@ -45,12 +45,9 @@ def get_reranker(
             raise ConfigError("the http reranker needs an address: set IDX_RAG_V2__RERANK_URL")
         from catalog.retrieval.rerank.http import HttpReranker
 
+        seconds, key = budget_seconds or _HTTP_SECONDS, rag.rerank_api_key
         return HttpReranker(
-            rag.rerank_url,
-            model=name,
-            api_key=rag.rerank_api_key,
-            timeout_seconds=budget_seconds or _HTTP_SECONDS,
-            max_tokens=size,
+            rag.rerank_url, model=name, api_key=key, timeout_seconds=seconds, max_tokens=size
         )
     from catalog.retrieval.rerank import cross_encoder
 

@@ -207,11 +207,7 @@ def sigmoid(logit: float) -> float:
 
 
 def blend(
-    name: BlendName,
-    fused: Sequence[float],
-    reranked: Sequence[RerankScore],
-    *,
-    weight: float = 0.3,
+    name: BlendName, fused: Sequence[float], reranked: Sequence[RerankScore], *, weight: float = 0.3
 ) -> list[BlendedScore]:
     """Blend the scores of passages in the fused order.
 
@@ -262,10 +258,7 @@ def _minmax(scores: Sequence[float], scored: int) -> list[float]:
 
 
 def _blend_passages(
-    passages: Sequence[Passage],
-    reranked: Sequence[RerankScore],
-    model: str,
-    options: RerankOptions,
+    passages: Sequence[Passage], reranked: Sequence[RerankScore], model: str, options: RerankOptions
 ) -> list[Passage]:
     fused = [passage.score for passage in passages]
     blended = blend(options.blend, fused, reranked, weight=options.weight)
