@@ -178,7 +178,7 @@ def _ask(
     within, seconds = Restriction(name), [time.process_time()]
     words = parts.lexical(name).search(text, DEPTH, within)
     seconds.append(time.process_time())
-    vector = parts.model.embed_query(text)
+    vector = parts.query_vectors.model.embed_query(text)
     nearest = parts.vector(name).search(vector, DEPTH, within)
     seconds.append(time.process_time())
     sparse, of_sparse = index.search(model.encode([text]))

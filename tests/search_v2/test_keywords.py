@@ -162,6 +162,17 @@ def found_words(request, tmp_path):
     database.close()
 
 
+def test_a_passage_that_repeats_a_pasted_query_under_a_title_does_not_set_its_cover(tmp_path):
+    pasted = " ".join(f"word{n}" for n in range(40))
+    write(tmp_path / "notes", copy_dot_md=f"A title\n\n{pasted}\n", b_dot_md="word1 and others.")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        results = SearchServiceV2(library).search(pasted, dataset="notes")
+    assert results[0].path == "copy.md"
+    (note,) = (stage.note for stage in results.stages if stage.name == "lexical")
+    assert "the first has 2% of the words" in note  # b.md: 1 of 40
+
+
 def test_the_rarest_word_and_the_passages_with_it_are_found(found_words):
     found, paths = found_words("common words about the zebra in quaggas")
     # zebra is in one passage of 100, which also has common, words and about: 4 of the 5 words

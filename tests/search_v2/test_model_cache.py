@@ -75,10 +75,10 @@ def test_memory_answers_without_the_store_and_the_store_without_memory(make, dat
     with database.write() as connection:
         llm_cache.clear(connection)
     assert cache.get(["a"]) == {"a": "1"}
-    cache.clear_memory()
+    cache._memory.clear()
     assert cache.get(["a"]) == {}
     cache.put(entries(a="2"), model="m")
-    cache.clear_memory()
+    cache._memory.clear()
     assert cache.get(["a"]) == {"a": "2"}
 
 

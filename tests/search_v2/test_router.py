@@ -10,7 +10,7 @@ from catalog.core.filters import parse_filters
 from catalog.core.params import MODES
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.retrieval.route import shortlist
+from catalog.retrieval.search import shortlist
 from catalog.search_v2 import CatalogRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
@@ -243,7 +243,7 @@ def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
         raise OSError("the disk is gone")
 
     plain = told(off(shared).search("cedar keys", dataset="trees"))
-    monkeypatch.setattr(f"catalog.retrieval.route.{name}", fails)
+    monkeypatch.setattr(f"catalog.retrieval.search.{name}", fails)
     answer = service.search("cedar keys", dataset="trees")
     assert (route(answer).status, route(answer).note) == ("failed", "OSError: the disk is gone")
     assert told(answer)["results"] == plain["results"]
@@ -256,7 +256,7 @@ def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, mo
     def fails(*_args):
         raise StoreError("the store failed")
 
-    monkeypatch.setattr("catalog.retrieval.route.count_documents", fails)
+    monkeypatch.setattr("catalog.retrieval.search.count_documents", fails)
     assert route(service.search("cedar", dataset="trees")).status == "failed"
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from catalog.core.params import Profile
     from catalog.core.results import SearchResults
     from catalog.library.library import Library
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 NOTHING_RELATED = "I don't see an answer to that in these documents."

@@ -50,7 +50,7 @@ from catalog.retrieval.stages import StageLog
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = {

@@ -24,7 +24,7 @@ from catalog.retrieval.query_words import language_of_words, query_words
 from catalog.store.lexical.languages import stop_words
 
 if TYPE_CHECKING:
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 _DOCUMENTS = (
     "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|e?-?mails?"

@@ -38,7 +38,7 @@ from catalog.store.llm_cache import CacheEntry, cache_key
 from catalog.store.manifest import read_dataset_settings
 
 if TYPE_CHECKING:
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 _NO_MATTER = {
     *("qdrant_url", "qdrant_api_key", "rerank_api_key", "api_key", "provider", "model", "url"),

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from catalog.library.library import Library
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
@@ -317,7 +317,7 @@ class Backends:
 
     @cached_property
     def _service(self) -> Searcher:
-        from catalog.retrieval.searcher import Searcher
+        from catalog.retrieval.search import Searcher
 
         return Searcher(self._library)
 

@@ -30,7 +30,7 @@ from catalog.retrieval.search import find_passages
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
     Floats = npt.NDArray[np.float64]
 

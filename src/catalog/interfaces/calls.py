@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
     from catalog.store.filter_sql import DatasetNames
     from catalog.store.log_entries import LogEntry
 
@@ -342,7 +342,7 @@ class LocalEngine:
     @cached_property
     def service(self) -> Searcher:
         """Return the search, which no other verb needs to load."""
-        from catalog.retrieval.searcher import Searcher
+        from catalog.retrieval.search import Searcher
 
         return Searcher(self.library)
 

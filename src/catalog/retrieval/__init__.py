@@ -1,10 +1,8 @@
 """Search as plain functions, without a framework.
 
-search.py       the search itself: read, rank, fuse, select, refine, shape
-searcher.py     the search of one opened store
+search.py       the search itself: route, rank, fuse, select, refine, shape
 request.py      the parameters of a call, checked
-legs.py         one leg: by words or by meaning
-route.py        documents chosen first, if the router is on
-refine.py       rerank, relevance, cuts, best sentences, temporal expansion
+legs.py         the legs: by words or by meaning
+parts.py        what searches share: models, caches, calibrations
 shape.py        passages as results
 """

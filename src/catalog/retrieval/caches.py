@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     Vector = npt.NDArray[np.float32]
 
+_SIZE = 50_000  # answers in memory
+
 
 class ModelCache:
     """A cache that looks answers up in memory, then in the store; safe to share between threads.
 
     An answer expires ``lifetime`` seconds after it was saved, wherever it is found; 0 turns the
-    cache off. Memory holds the ``size`` last used answers. If the store is busy, nothing is
-    written.
+    cache off. If the store is busy, nothing is written.
     """
 
     def __init__(
@@ -35,13 +36,10 @@ class ModelCache:
         *,
         kind: Kind,
         lifetime: int,
-        size: int = 50_000,
+        size: int = _SIZE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._database = database
-        self._kind = kind
-        self._lifetime = lifetime
-        self._clock = clock
+        self._database, self._kind, self._lifetime, self._clock = database, kind, lifetime, clock
         self._memory: LRUCache[str, tuple[str, float]] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
@@ -49,19 +47,15 @@ class ModelCache:
         if self._lifetime <= 0:
             return {}
         after = self._clock() - self._lifetime
-        values: dict[str, str] = {}
-        for key in keys:
-            cached = self._memory.get(key)
-            if cached is not None and cached[1] > after:
-                values[key] = cached[0]
-        absent = [key for key in keys if key not in values]
-        if not absent:
-            return values
-        with self._database.read() as connection:
-            stored = llm_cache.load(connection, absent, after=after)
-        if stored:
-            self._remember(stored)
-        return values | {key: value for key, (value, _) in stored.items()}
+        found = {key: cached for key in keys if (cached := self._memory.get(key)) is not None}
+        found = {key: cached for key, cached in found.items() if cached[1] > after}
+        if absent := [key for key in keys if key not in found]:
+            with self._database.read() as connection:
+                stored = llm_cache.load(connection, absent, after=after)
+            if stored:
+                self._remember(stored)
+                found |= stored
+        return {key: value for key, (value, _) in found.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
         """Cache answers of ``model``, and drop expired ones of this kind from the store."""
@@ -73,10 +67,6 @@ class ModelCache:
             llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
 
-    def clear_memory(self) -> None:
-        """Clear the memory; the store keeps its entries."""
-        self._memory.clear()
-
     def _remember(self, entries: Mapping[str, tuple[str, float]]) -> None:
         for key, entry in entries.items():
             self._memory.put(key, entry)
@@ -85,27 +75,20 @@ class ModelCache:
 class QueryVectors:
     """Embed queries through a cache in memory of the ``size`` last ones, keyed by side and text.
 
-    At least one is kept, since both legs ask for it. ``hits`` and ``misses`` count since the object
-    was made; ``model_ms`` is the model's time since then in milliseconds.
+    ``model_ms`` is the model's time in milliseconds since the object was made.
     """
 
     def __init__(self, model: EmbeddingModel, size: int) -> None:
-        self.model = model
+        self.model, self.model_ms = model, 0.0
         self._memory: LRUCache[tuple[Side, str], Vector] = LRUCache(size)
-        self.hits = 0
-        self.misses = 0
-        self.model_ms = 0.0
 
     def embed(self, query: str, side: Side = "query") -> tuple[Vector, bool]:
         """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
 
         ``side="document"`` embeds it like a passage, for hypothetical documents.
         """
-        vector = self._memory.get((side, query))
-        if vector is not None:
-            self.hits += 1
+        if (vector := self._memory.get((side, query))) is not None:
             return vector, True
-        self.misses += 1
         model, started = self.model, time.perf_counter()
         prefix = model.query_prefix if side == "query" else model.document_prefix
         vector = model.embed_alone(prefix + query, is_passage=side == "document")

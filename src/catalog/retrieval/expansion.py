@@ -230,63 +230,56 @@ class Expander:
             raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-class ExpansionPlan:
-    """The additional sub-queries of a request, and the report of how they were found.
+def choose_sub_queries(
+    parts: SearchParts,
+    expander: Expander,
+    query: str,
+    runs: Sequence[LegRun],
+    size: int,
+    stages: StageLog,
+) -> list[SubQuery]:
+    """Return the sub-queries to add to those answered, of ``size`` passages with a vector.
 
-    Raises :class:`ConfigError` if the library has no language model.
+    No model is asked if the lexical leg is certain already. Lines for the vector leg must be as
+    near to the query as passages that it found.
     """
+    rag, near = parts.rag, list[ExpansionLine]()
+    first = {run.leg: run for run in reversed(runs)}
+    scores = [hit.score for hit in first["lexical"].hits] if "lexical" in first else []
+    gaps = {"score": rag.strong_signal_score, "gap": rag.strong_signal_gap}
+    if reason := explain_strong_signal(scores, **gaps):
+        stages.skipped("expand", reason)
+        return []
+    with stages.run("expand", survives=CatalogError) as notes:
+        lines, dropped, source = expander.expand(query)
+        least = -1.0
+        if (run := first.get("vector")) and run.hits:
+            passages = size if len(run.hits) >= run.top_k else len(run.hits)
+            place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
+            least = run.hits[place - 1].score
+        for line in lines:
+            if line.kind == "lex" or _nearness(parts, query, line) >= least:
+                near.append(line)
+            else:
+                dropped.append((line, "off the subject"))
+        told = ", ".join(f"{line.kind}: {line.text}" for line in near) or "no usable line"
+        notes += [source, told, *_describe_dropped(dropped)]
+        if not near:
+            notes.append(_UNUSED)
+            stages.fell_back("expand", "; ".join(notes), reason=_UNUSED)
+    return [SubQuery(line.kind, line.text, origin="expansion") for line in near]
 
-    def __init__(
-        self, search: SearchParts, *, strict: bool = False, expander: Expander | None = None
-    ) -> None:
-        self._search, self._expander = search, expander or search.expander
-        self.sub_queries: tuple[SubQuery, ...] | None = None
-        self.stages = StageLog(strict=strict)
 
-    def decide(self, query: str, runs: Sequence[LegRun], size: int) -> None:
-        """Choose the sub-queries to add to those answered, of ``size`` passages with a vector.
+def _nearness(parts: SearchParts, query: str, line: ExpansionLine) -> float:
+    """Return the cosine of line and query."""
+    import numpy as np
 
-        No model is asked if the lexical leg is certain already. Lines for the vector leg must be as
-        near to the query as passages that it found.
-        """
-        rag, near, self.sub_queries = self._search.rag, list[ExpansionLine](), ()
-        first = {run.leg: run for run in reversed(runs)}
-        scores = [hit.score for hit in first["lexical"].hits] if "lexical" in first else []
-        gaps = {"score": rag.strong_signal_score, "gap": rag.strong_signal_gap}
-        if reason := explain_strong_signal(scores, **gaps):
-            self.stages.skipped("expand", reason)
-            return
-        with self.stages.run("expand", survives=CatalogError) as notes:
-            lines, dropped, source = self._expander.expand(query)
-            least = -1.0
-            if (run := first.get("vector")) and run.hits:
-                passages = size if len(run.hits) >= run.top_k else len(run.hits)
-                place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
-                least = run.hits[place - 1].score
-            for line in lines:
-                if line.kind == "lex" or self._nearness(query, line) >= least:
-                    near.append(line)
-                else:
-                    dropped.append((line, "off the subject"))
-            told = ", ".join(f"{line.kind}: {line.text}" for line in near) or "no usable line"
-            notes += [source, told, *_describe_dropped(dropped)]
-            if not near:
-                notes.append(_UNUSED)
-                self.stages.fell_back("expand", "; ".join(notes), reason=_UNUSED)
-        found = (SubQuery(line.kind, line.text, origin="expansion") for line in near)
-        self.sub_queries = tuple(found)
-
-    def _nearness(self, query: str, line: ExpansionLine) -> float:
-        """Return the cosine of line and query."""
-        import numpy as np
-
-        vectors = self._search.query_vectors
-        try:
-            a, _ = vectors.embed(query)
-            b, _ = vectors.embed(line.text, "document" if line.kind == "hyde" else "query")
-        except CatalogError:
-            return 1.0  # its leg will fail the same way, and say so
-        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+    try:
+        a, _ = parts.query_vectors.embed(query)
+        b, _ = parts.query_vectors.embed(line.text, "document" if line.kind == "hyde" else "query")
+    except CatalogError:
+        return 1.0  # its leg will fail the same way, and say so
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:

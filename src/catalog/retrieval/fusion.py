@@ -140,14 +140,9 @@ class FusedHit(NamedTuple):
         )
 
     @property
-    def best_rank(self) -> int:
-        """The best rank in any list."""
-        return min([part.rank for part in self.contributions])
-
-    @property
     def order(self) -> tuple[float, int, Key]:
-        """What fused hits are sorted by."""
-        return -self.score, self.best_rank, self.key
+        """What fused hits are sorted by; ties go by the best rank in any list."""
+        return -self.score, min([part.rank for part in self.contributions]), self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +251,21 @@ def adaptive(
 
     The balance comes from the two lists of the original query. A single leg gets the whole share.
     """
-    shares = _balance_legs(lists, balance)
-    weighted = [replace(ranked, weight=ranked.weight * shares[ranked.leg]) for ranked in lists]
-    scales = {id(ranked): _scale(ranked) for ranked in weighted}
+    original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
+    shares: dict[Leg, float] = {"lexical": 1.0, "vector": 1.0}
+    if len(original) == 2:
+        hits, words = original["lexical"].hits, original["lexical"].words
+        first = words.first if words.first is not None or not hits else hits[0][0]
+        least = _ENOUGH * words.rarity if first in words.rare else 0.0
+        share = balance.vector_share(max(words.cover, least))
+        shares = {"lexical": 1 - share, "vector": share}
+    weighted, scales = [], {}
+    for ranked in lists:
+        weighted.append(replace(ranked, weight=ranked.weight * shares[ranked.leg]))
+        best, spread = ranked.hits[:DEPTH], ranked.spread
+        is_cut = best and (len(best) == DEPTH or ranked.leg == "vector")
+        floor = best[-1][1] if is_cut else 0.0
+        scales[id(weighted[-1])] = floor, 1.0 if spread.is_flat else spread.deviation
 
     def contribution(source: RankedList, _rank: int, score: float) -> float:
         floor, deviation = scales[id(source)]
@@ -267,39 +274,12 @@ def adaptive(
     bonuses = {
         key: ranked.weight * ranked.words.bonus for ranked in lists for key in ranked.words.rare
     }
-
-    def bonus(key: Key, _parts: Sequence[ListContribution]) -> float:
-        return bonuses.get(key, 0.0)
-
-    return fuse(weighted, contribution, bonus, unembedded)
-
-
-def _scale(ranked: RankedList) -> tuple[float, float]:
-    """Return floor and deviation of one list."""
-    first = ranked.hits[:DEPTH]
-    is_cut = len(first) == DEPTH or ranked.leg == "vector"
-    floor = first[-1][1] if first and is_cut else 0.0
-    return floor, 1.0 if ranked.spread.is_flat else ranked.spread.deviation
-
-
-def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
-    original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
-    if len(original) < 2:
-        return {"lexical": 1.0, "vector": 1.0}
-    hits, words = original["lexical"].hits, original["lexical"].words
-    first = words.first if words.first is not None else hits[0][0] if hits else None
-    is_rare_found = first is not None and first in words.rare
-    cover = max(words.cover, _ENOUGH * words.rarity) if is_rare_found else words.cover
-    share = balance.vector_share(cover)
-    return {"lexical": 1 - share, "vector": share}
+    return fuse(weighted, contribution, lambda key, _parts: bonuses.get(key, 0.0), unembedded)
 
 
 def single(ranked: RankedList) -> list[FusedHit]:
     """Return one list as fused hits; the score is the engine's own."""
-    return [
-        FusedHit(key, score, (ListContribution(ranked, rank, score, score),), 0.0)
-        for rank, (key, score) in enumerate(ranked.hits, start=1)
-    ]
+    return fuse([ranked], lambda _source, _rank, score: score)
 
 
 def fuse(

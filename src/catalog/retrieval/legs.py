@@ -1,13 +1,14 @@
-"""The two legs of a search, by words and by meaning, each ranked in one state of the store."""
+"""The legs of a search, by words and by meaning, each ranked in one state of the store."""
 
 from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from catalog.core.errors import (
     CatalogError,
@@ -16,10 +17,9 @@ from catalog.core.errors import (
     EngineBlockedError,
     EngineError,
     EngineLockedError,
-    QueryError,
 )
 from catalog.core.params import Mode
-from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
+from catalog.core.query import SubQuery, SubQueryKind
 from catalog.retrieval.fusion import Leg
 from catalog.retrieval.parts import SearchParts
 from catalog.store import Database
@@ -35,7 +35,7 @@ from catalog.store.engine_types import (
     best_first,
     join_spreads,
 )
-from catalog.store.lexical.analysis import UNSPACED
+from catalog.store.lexical.analysis import UNSPACED, WORD
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import find_signs
 from catalog.store.listing import allowed_documents, list_source_ids
@@ -43,11 +43,7 @@ from catalog.store.phrases import LEAST
 from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from sqlalchemy import Connection
-
-    Vector = npt.NDArray[np.float32]
 
 _NEARER = 0.25  # of cosine; by bge-small, the best of twelve questions differ by .23 at most
 _HAS_WORD = re.compile(r"\w").search
@@ -73,8 +69,9 @@ class Question(NamedTuple):
 class LegRun:
     """The answer of one leg to one sub-query: hits, best first, or an error.
 
-    ``spread`` is that of the scores of all chunks of the dataset. ``fallback`` explains why newer
-    passages are missing, "" if none is. ``damaged`` are documents with a skipped vector.
+    ``spread`` is that of the scores of all chunks of the dataset. ``fallback`` says why it was not
+    found as the settings say, "" if it was. ``readings`` tell of corrected words. ``damaged`` are
+    documents with a skipped vector.
     """
 
     query: SubQuery
@@ -84,6 +81,7 @@ class LegRun:
     spread: Spread = FLAT
     note: str = ""
     fallback: str = ""
+    readings: tuple[str, ...] = ()
     damaged: tuple[DamagedDocumentError, ...] = ()
     error: CatalogError | None = None
     ms: float = 0.0
@@ -94,57 +92,78 @@ class LegRun:
         return "lexical" if self.query.kind == "lex" else "vector"
 
 
-@dataclass(frozen=True, slots=True)
-class LegQuery:
-    """One leg of one search: what to ask for the best ``top_k`` under a restriction.
+@dataclass(frozen=True)
+class LegQuery(ABC):
+    """One leg of one search: the best ``top_k`` passages under a restriction.
 
     With a ``sub_query`` it always searches for that, otherwise for the question it gets.
-    ``prepare`` does, outside of transactions, what may ask a model or a server; ``rank`` gets what
-    it returned, and a connection. ``engine`` is that of a leg by words.
     """
 
-    kind: SubQueryKind
     restriction: Restriction
     top_k: int
     sub_query: SubQuery | None
-    rank: Callable[[Connection, LegQuery, SubQuery, Any], LegRun]
-    prepare: Callable[[LegQuery, Question], Any] | None = None
-    engine: LexicalEngine | None = None
+    kind: ClassVar[SubQueryKind] = "vec"
 
-    def sub_query_for(self, question: Question) -> SubQuery:
+    def about(self, question: Question) -> SubQuery:
         """Return the sub-query to search for."""
         return self.sub_query or SubQuery(self.kind, question.text)
 
+    def prepare(self, question: Question) -> Any:  # noqa: ARG002  (by words nothing is needed)
+        """Return what :meth:`rank` needs of models and servers, which no transaction waits for."""
+        return None
 
-class Prepared(NamedTuple):
-    """What a leg's ``prepare`` returned, or its error, and the milliseconds it took."""
-
-    value: Any = None
-    error: CatalogError | None = None
-    ms: float = 0.0
-
-
-def lexical_leg(
-    database: Database,
-    engine: LexicalEngine,
-    restriction: Restriction,
-    top_k: int,
-    sub_query: SubQuery | None = None,
-) -> LegQuery:
-    """Return the leg by words: BM25 or full text over one dataset, or over several as one."""
-    rank = partial(_rank_words, database)
-    return LegQuery("lex", restriction, top_k, sub_query, rank, engine=engine)
+    @abstractmethod
+    def rank(self, connection: Connection, sub_query: SubQuery, prepared: Any) -> LegRun:
+        """Return the answer in the state that the connection sees."""
 
 
-def vector_leg(
-    parts: SearchParts, restriction: Restriction, top_k: int, sub_query: SubQuery | None = None
-) -> LegQuery:
-    """Return the leg by meaning: nearest neighbours. Cosines are comparable between datasets.
+class Attempt(NamedTuple):
+    """What a step returned, or else its error, and the milliseconds it took."""
 
-    A sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
+    value: Any
+    error: CatalogError | None
+    ms: float
+
+
+def attempt(step: Callable[[], Any], passing: type[Exception] | tuple[()] = ()) -> Attempt:
+    """Call a step and record its error, unless it is of the ``passing`` kind."""
+    started, value, error = time.perf_counter(), None, None
+    try:
+        value = step()
+    except passing:
+        raise
+    except CatalogError as raised:
+        error = raised
+    except Exception as raised:  # noqa: BLE001 - recorded as the leg's failure
+        error = EngineError(f"{type(raised).__name__}: {raised}")
+        error.__cause__ = raised
+    return Attempt(value, error, (time.perf_counter() - started) * 1000)
+
+
+def prepare_leg(leg: LegQuery, question: Question) -> Attempt:
+    """Prepare a leg outside of transactions; record an exception."""
+    return attempt(partial(leg.prepare, question))
+
+
+def rank_leg(
+    connection: Connection, leg: LegQuery, question: Question, prepared: Attempt
+) -> LegRun:
+    """Return the leg's answer in the state that the connection sees; record an exception.
+
+    Only a :class:`ConfigError` for settings that make the index impossible is raised.
     """
-    rank, prepare = partial(_rank_meaning, parts), partial(_prepare, parts)
-    return LegQuery("vec", restriction, top_k, sub_query, rank, prepare)
+    sub_query, (run, error, ms) = leg.about(question), prepared
+    if error is None:
+        run, error, took = attempt(partial(leg.rank, connection, sub_query, run), ConfigError)
+        ms += took
+    return replace(run, ms=ms) if run else LegRun(sub_query, leg.top_k, error=error, ms=ms)
+
+
+def run_leg(database: Database, leg: LegQuery, question: Question) -> LegRun:
+    """Return the leg's answer in the present state of the store; record an exception."""
+    prepared = prepare_leg(leg, question)
+    with database.snapshot(), database.read() as connection:
+        return rank_leg(connection, leg, question, prepared)
 
 
 def plan_legs(
@@ -155,178 +174,178 @@ def plan_legs(
     *,
     k_lex: int,
     k_dense: int,
-    is_own: bool = False,
+    respell: Restriction | None = None,
 ) -> list[LegQuery]:
     """Return the legs of the mode for each sub-query, all under one restriction.
 
-    Phrases of a lexical sub-query also restrict its own leg. ``is_own`` marks sub-queries that are
-    the question itself: their legs use the question they get, except for corrected words.
+    Phrases of a lexical sub-query also restrict its own leg. Its words are corrected if no passage
+    in ``respell`` has them.
     """
     legs: list[LegQuery] = []
-    queries = list(queries)
-    asked = {query.text for query in queries if query.kind == "vec"}
     for query in queries:
         if not query.is_for(mode):
             continue
-        is_corrected = query.kind == "lex" and query.text not in asked
-        fixed = None if is_own and not is_corrected else query
         if query.kind == "lex":
             containing = tuple(dict.fromkeys((*within.containing, *query.phrases)))
-            bound = replace(within, containing=containing)
+            bound = replace(within, containing=containing) if query.phrases else within
             engine = parts.lexical(within.dataset)
-            legs.append(lexical_leg(parts.database, engine, bound, k_lex, fixed))
+            legs.append(LexicalLeg(bound, k_lex, query, parts.database, engine, respell))
         else:
-            legs.append(vector_leg(parts, within, k_dense, fixed))
+            legs.append(VectorLeg(within, k_dense, query, parts))
     return legs
 
 
-def plan_own_legs(
-    make_legs: Callable[..., list[LegQuery]], query: ParsedQuery, mode: Mode
-) -> list[LegQuery]:
-    """Return the legs of a parsed query itself; raise :class:`QueryError` if it has none.
+@dataclass(frozen=True)
+class LexicalLeg(LegQuery):
+    """The leg by words: BM25 or full text over one dataset, or over several as one."""
 
-    ``make_legs`` is :func:`plan_legs` with all arguments but the sub-queries.
-    """
-    legs = make_legs(query.parts, is_own=not query.is_typed)
-    if not legs:
-        raise QueryError(f"the typed query has no part for mode {mode}")
-    return legs
+    database: Database
+    engine: LexicalEngine
+    respell: Restriction | None = None
+    kind: ClassVar[SubQueryKind] = "lex"
 
-
-def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Question:
-    """Return the question with the parsed query's text and the given vector or texts."""
-    text = query.about(mode)
-    texts = tuple(text if one == question.text else one for one in question.texts)
-    return Question(text, question.embedding, texts, query.loose)
-
-
-def prepare_leg(leg: LegQuery, question: Question) -> Prepared:
-    """Prepare a leg outside of transactions; record an exception."""
-    if leg.prepare is None:
-        return Prepared()
-    started = time.perf_counter()
-    try:
-        return Prepared(leg.prepare(leg, question), None, (time.perf_counter() - started) * 1000)
-    except CatalogError as error:
-        return Prepared(None, error, (time.perf_counter() - started) * 1000)
-    except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
-        return Prepared(None, _as_engine_error(error), (time.perf_counter() - started) * 1000)
-
-
-def run_leg(database: Database, leg: LegQuery, question: Question) -> LegRun:
-    """Return the leg's answer in the present state of the store; record an exception."""
-    prepared = prepare_leg(leg, question)
-    with database.snapshot(), database.read() as connection:
-        return rank_leg(connection, leg, question, prepared)
-
-
-def rank_leg(
-    connection: Connection, leg: LegQuery, question: Question, prepared: Prepared
-) -> LegRun:
-    """Return the leg's answer in the state that the connection sees; record an exception.
-
-    Only a :class:`ConfigError` for settings that make the index impossible is raised.
-    """
-    started, sub_query = time.perf_counter(), leg.sub_query_for(question)
-    if prepared.error is not None:
-        return LegRun(sub_query, leg.top_k, error=prepared.error, ms=prepared.ms)
-    try:
-        run = leg.rank(connection, leg, sub_query, prepared.value)
-    except ConfigError:
-        raise
-    except CatalogError as error:
-        run = LegRun(sub_query, leg.top_k, error=error)
-    except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
-        run = LegRun(sub_query, leg.top_k, error=_as_engine_error(error))
-    return replace(run, ms=prepared.ms + (time.perf_counter() - started) * 1000)
-
-
-def _as_engine_error(error: Exception) -> EngineError:
-    failure = EngineError(f"{type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
-
-
-def _rank_words(
-    database: Database, connection: Connection, leg: LegQuery, sub_query: SubQuery, _: None
-) -> LegRun:
-    top_k, within, engine = leg.top_k, leg.restriction, leg.engine
-    assert engine is not None
-    is_original, has_word = sub_query.origin == "original", _HAS_WORD(sub_query.text)
-    hits = engine.search(sub_query.text, top_k, within)
-    if not hits and is_original and any(map(UNSPACED.search, within.containing)):
-        # not every engine cuts words in scripts without spaces
-        seqs = allowed_seqs(connection, within)
-        hits = Hits(Hit(seq, LEAST) for seq in (() if seqs is None else seqs[:top_k].tolist()))
-    if not hits and is_original and not has_word:
-        hits = Hits(Hit(seq, LEAST) for seq in find_signs(database, sub_query.text, top_k, within))
-    missing = UNSEARCHABLE if has_word else UNWRITTEN
-    note = missing if not hits and not engine.is_searchable(sub_query.text) else ""
-    return LegRun(sub_query, top_k, engine.name, hits, hits.spread, note)
+    def rank(self, connection: Connection, sub_query: SubQuery, prepared: None) -> LegRun:  # noqa: ARG002
+        """Return the answer in the state that the connection sees."""
+        engine, top_k, within = self.engine, self.top_k, self.restriction
+        readings = []
+        if self.respell is not None:
+            quoted = set(WORD.findall(" ".join(sub_query.phrases)))
+            for typed, meant in engine.correct(sub_query.text, self.respell).items():
+                if typed not in quoted:
+                    # in lower case, so that GitHub for githubb does not count as a name
+                    text = re.sub(rf"\b{typed}\b", meant.lower(), sub_query.text)
+                    sub_query = replace(sub_query, text=text)
+                    readings.append(
+                        f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
+                        f"{meant!r} was searched as well"
+                    )
+        is_original, has_word = sub_query.origin == "original", _HAS_WORD(sub_query.text)
+        hits = engine.search(sub_query.text, top_k, within)
+        if not hits and is_original and any(map(UNSPACED.search, within.containing)):
+            # not every engine cuts words in scripts without spaces
+            seqs = allowed_seqs(connection, within)
+            hits = Hits(Hit(seq, LEAST) for seq in (() if seqs is None else seqs[:top_k].tolist()))
+        if not hits and is_original and not has_word:
+            found = find_signs(self.database, sub_query.text, top_k, within)
+            hits = Hits(Hit(seq, LEAST) for seq in found)
+        missing = UNSEARCHABLE if has_word else UNWRITTEN
+        note = missing if not hits and not engine.is_searchable(sub_query.text) else ""
+        told = tuple(readings)
+        return LegRun(sub_query, top_k, engine.name, hits, hits.spread, note, readings=told)
 
 
 class _Asked(NamedTuple):
-    """A vector to search by, where it comes from, and the hits of an engine on a server."""
+    """A vector of shape ``(dim,)``, where it comes from, and what a server found with it."""
 
-    vector: Vector
+    vector: Any
     note: str
     hits: dict[str, Hits]
 
 
-def _prepare(parts: SearchParts, leg: LegQuery, question: Question) -> list[_Asked]:
-    """Return the vector of the leg's text, if it has words, then the one that the query brings."""
-    import numpy as np
+@dataclass(frozen=True)
+class VectorLeg(LegQuery):
+    """The leg by meaning: nearest neighbours. Cosines are comparable between datasets.
 
-    embed, given = parts.query_vectors.embed, question.embedding
-    sub_query, vectors = leg.sub_query_for(question), list[tuple[Any, str]]()
-    if leg.sub_query is not None:
-        given = None
-    if given is not None:
-        brought = np.asarray(given, dtype=np.float32)
-        is_ours = len(brought) == parts.library.wanted_model.dim and np.isfinite(brought).all()
-        if is_ours and brought.any():
-            vectors.append((brought, "the query's own embedding"))
-        else:
-            parts.tell_foreign_embedding()
-    try:
-        if leg.sub_query is None and question.texts:
-            # as HyDE gives: passages that might answer, and often the query itself
-            texts, own = question.texts, question.text
-            each = [embed(text, "query" if text == own else "document")[0] for text in texts]
-            mean = np.mean([one / np.linalg.norm(one) for one in each], axis=0)
-            mean = np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
-            vectors.insert(0, (mean, f"{len(texts)} texts"))
-        elif _HAS_WORD(sub_query.text):
-            side: Side = "document" if sub_query.kind == "hyde" else "query"
-            vector, is_cached = embed(sub_query.text, side)
-            vectors.insert(0, (vector, "query embedding cached" if is_cached else ""))
-    except ConfigError:
-        if not vectors:
-            raise
-    asked = [_Asked(*one, {}) for one in vectors]
-    if parts.asks_server:  # a server must not be asked in a transaction
-        for vector, _, hits in asked:
-            for name in leg.restriction.datasets:
-                within, engine = leg.restriction.of(name), parts.vector(name)
-                hits[name] = nearest(engine, parts.database, vector, leg.top_k, within)
-    return asked
+    A sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
+    """
 
+    parts: SearchParts
 
-def _rank_meaning(
-    parts: SearchParts,
-    connection: Connection,
-    leg: LegQuery,
-    sub_query: SubQuery,
-    asked: Sequence[_Asked],
-) -> LegRun:
-    if not asked:
-        return LegRun(sub_query, leg.top_k, "not asked", note="no word to embed")
-    run, *brought = [_rank_nearest(parts, connection, leg, sub_query, one) for one in asked]
-    for one in brought:
-        if not is_foreign([hit.score for hit in one.hits], [hit.score for hit in run.hits]):
-            return one
-        parts.tell_foreign_embedding()
-    return run
+    def prepare(self, question: Question) -> list[_Asked]:
+        """Return the vector of the text, if it has words, then the one that the query brings."""
+        import numpy as np
+
+        parts, sub_query, vectors = self.parts, self.about(question), list[tuple[Any, str]]()
+        is_own, embed = sub_query.origin == "original", parts.query_vectors.embed
+        if is_own and question.embedding is not None:
+            given = np.asarray(question.embedding, dtype=np.float32)
+            is_right = len(given) == parts.library.wanted_model.dim and np.isfinite(given).all()
+            if is_right and given.any():
+                vectors.append((given, "the query's own embedding"))
+            else:
+                parts.tell_foreign_embedding()
+        try:
+            if is_own and question.texts:
+                # as HyDE gives: passages that might answer, and often the query itself
+                texts, text = question.texts, question.text
+                each = [embed(one, "query" if one == text else "document")[0] for one in texts]
+                mean = np.mean([one / np.linalg.norm(one) for one in each], axis=0)
+                mean = np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
+                vectors.insert(0, (mean, f"{len(texts)} texts"))
+            elif _HAS_WORD(sub_query.text):
+                side: Side = "document" if sub_query.kind == "hyde" else "query"
+                vector, is_cached = embed(sub_query.text, side)
+                vectors.insert(0, (vector, "query embedding cached" if is_cached else ""))
+        except ConfigError:
+            if not vectors:
+                raise
+        asked = [_Asked(*one, {}) for one in vectors]
+        if parts.asks_server:
+            for vector, _, hits in asked:
+                for name in self.restriction.datasets:
+                    within, engine = self.restriction.of(name), parts.vector(name)
+                    hits[name] = nearest(engine, parts.database, vector, self.top_k, within)
+        return asked
+
+    def rank(
+        self, connection: Connection, sub_query: SubQuery, prepared: Sequence[_Asked]
+    ) -> LegRun:
+        """Return the answer in the state that the connection sees."""
+        if not prepared:
+            return LegRun(sub_query, self.top_k, "not asked", note="no word to embed")
+        own, *given = [self._nearest(connection, sub_query, one) for one in prepared]
+        for run in given:
+            if not is_foreign([hit.score for hit in run.hits], [hit.score for hit in own.hits]):
+                return run
+            self.parts.tell_foreign_embedding()
+        return own
+
+    def _nearest(self, connection: Connection, sub_query: SubQuery, asked: _Asked) -> LegRun:
+        """Return the passages nearest to one vector; ``flat`` replaces an index that is blocked."""
+        indexes, top_k, found, damaged = self.parts.library.indexes, self.top_k, [], set[str]()
+        names, fallbacks, is_elsewhere = list[str](), list[str](), False
+        for name in self.restriction.datasets:
+            engine, hits = self.parts.vector(name), asked.hits.get(name)
+            vectors = engine.at(connection)
+            allowed = allowed_seqs(connection, self.restriction.of(name))
+            if hits is None:
+                try:
+                    hits = vectors.rank(asked.vector, top_k, allowed)
+                except EngineBlockedError as error:
+                    engine = indexes.vector(name, "flat")
+                    vectors = engine.at(connection)
+                    hits = vectors.rank(asked.vector, top_k, allowed)
+                    is_held = isinstance(error, EngineLockedError)
+                    reason = "the index is open elsewhere" if is_held else str(error)
+                    fallbacks.append(f"{reason}, so vectors were compared one by one")
+                is_elsewhere |= not isinstance(engine, Following)
+            elif allowed is not None:  # what was allowed when the server was asked may not be now
+                here = set(allowed.tolist())
+                still = (hit for hit in hits if hit.seq in here)
+                hits = Hits(still, hits.spread, hits.fallback, hits.size)
+            names.append(engine.name)
+            fallbacks.append(hits.fallback)
+            damaged |= vectors.damaged
+            sample = indexes.sample(name)
+            of_all = (hits.size, hits.spread) if hits.size else sample.spread(asked.vector)
+            found.append((hits, of_all))
+        if is_elsewhere:  # an index outside of the store may have followed another model
+            with self.parts.database.read(latest=True) as latest:
+                require_fingerprint(latest, self.parts.library.wanted_model.fingerprint)
+        if damaged:  # the caller may know of those that the restriction allows
+            allowed_of = allowed_documents(replace(self.restriction, containing=()))
+            damaged &= list_source_ids(connection, allowed_of)
+        fallback = "; ".join(dict.fromkeys(filter(None, fallbacks)))
+        return LegRun(
+            sub_query,
+            top_k,
+            engine=", ".join(dict.fromkeys(names)),
+            hits=best_first((hit for hits, _ in found for hit in hits), top_k),
+            spread=join_spreads(of_all for _, of_all in found),
+            note="; ".join(filter(None, (fallback, asked.note))),
+            fallback=fallback,
+            damaged=tuple(DamagedDocumentError(one, "a vector") for one in sorted(damaged)),
+        )
 
 
 def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
@@ -337,54 +356,3 @@ def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
     writes its vector into the query, where the next retriever finds it.
     """
     return max(given, default=0.0) < max(own, default=0.0) - _NEARER
-
-
-def _rank_nearest(
-    parts: SearchParts, connection: Connection, leg: LegQuery, sub_query: SubQuery, asked: _Asked
-) -> LegRun:
-    """Return the passages nearest to one vector; ``flat`` replaces an index that is blocked."""
-    found, names, damaged = [], [], set[str]()
-    fallbacks, is_elsewhere = list[str](), False
-    for name in leg.restriction.datasets:
-        engine, hits = parts.vector(name), asked.hits.get(name)
-        vectors = engine.at(connection)
-        allowed = allowed_seqs(connection, leg.restriction.of(name))
-        if hits is None:
-            try:
-                hits = vectors.rank(asked.vector, leg.top_k, allowed)
-            except EngineBlockedError as error:
-                engine = parts.library.indexes.vector(name, "flat")
-                vectors = engine.at(connection)
-                hits = vectors.rank(asked.vector, leg.top_k, allowed)
-                is_held = isinstance(error, EngineLockedError)
-                reason = "the index is open elsewhere" if is_held else str(error)
-                fallbacks.append(f"{reason}, so vectors were compared one by one")
-            is_elsewhere |= not isinstance(engine, Following)
-        elif allowed is not None:  # what was allowed when the server was asked may not be now
-            here = set(allowed.tolist())
-            still = (hit for hit in hits if hit.seq in here)
-            hits = Hits(still, hits.spread, hits.fallback, hits.size)
-        names.append(engine.name)
-        fallbacks.append(hits.fallback)
-        damaged |= vectors.damaged
-        sample = parts.library.indexes.sample(name)
-        of_all = (hits.size, hits.spread) if hits.size else sample.spread(asked.vector)
-        found.append((hits, of_all))
-    if is_elsewhere:  # an index outside of the store may have followed another model
-        with parts.database.read(latest=True) as latest:
-            require_fingerprint(latest, parts.library.wanted_model.fingerprint)
-    hits = Hits(best_first((hit for hits, _ in found for hit in hits), leg.top_k))
-    spread = join_spreads(of_all for _, of_all in found)
-    lost = tuple(DamagedDocumentError(one, "a vector") for one in _seen(connection, leg, damaged))
-    engine_names = ", ".join(dict.fromkeys(names))
-    fallback = "; ".join(dict.fromkeys(filter(None, fallbacks)))
-    note = "; ".join(filter(None, (fallback, asked.note)))
-    return LegRun(sub_query, leg.top_k, engine_names, hits, spread, note, fallback, lost)
-
-
-def _seen(connection: Connection, leg: LegQuery, documents: set[str]) -> list[str]:
-    """Return the documents that the restriction allows the caller to see."""
-    if not documents:
-        return []
-    allowed = allowed_documents(replace(leg.restriction, containing=()))
-    return sorted(documents & list_source_ids(connection, allowed))

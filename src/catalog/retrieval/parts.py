@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
@@ -66,16 +65,16 @@ class SearchParts:
     ) -> None:
         self.library, self.database = library, library.database
         self.settings = settings or library.settings
-        ours, theirs = self.settings.rag_v2, library.settings.rag_v2
-        self._has_own_prefix = ours.embed_prefix_query != theirs.embed_prefix_query
-        self._own_model: tuple[EmbeddingModel, EmbeddingModel] | None = None
-        self._query_vectors: QueryVectors | None = None
-        self._make_reranker = make_reranker or _once(self._load_reranker)
+        self.rag: RAGv2Settings = self.settings.rag_v2
+        self._query_vectors: tuple[EmbeddingModel, QueryVectors] | None = None
+        self._make_reranker = make_reranker or cache(self._load_reranker)
         self._source = expansion_source
         self._calibrations = {} if calibrations is None else calibrations
         self._sampled: LRUCache[DatasetNames, tuple[Hashable, Mapping[str, int]]]
         self._sampled = LRUCache(_SAMPLES)
-        self._llm_expander: tuple[LanguageModel, Expander] | None = None
+        # the vectors are on a server, which no transaction should wait for
+        self.asks_server = self.rag.vector_engine == "qdrant" and self.rag.qdrant_url is not None
+        self._expander: tuple[LanguageModel | None, Expander] | None = None
         self._has_told_foreign = False
         self.on_stage: OnStage | None = None
 
@@ -104,11 +103,6 @@ class SearchParts:
             calibrations=self._calibrations,
         )
 
-    @property
-    def rag(self) -> RAGv2Settings:
-        """The settings of these searches."""
-        return self.settings.rag_v2
-
     def lexical(self, dataset: DatasetNames) -> LexicalEngine:
         """Return the lexical engine of the settings; a single one for several datasets."""
         return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
@@ -118,31 +112,18 @@ class SearchParts:
         return self.library.indexes.vector(dataset, self.rag.vector_engine)
 
     @property
-    def asks_server(self) -> bool:
-        """Whether the vectors are on a server, which no transaction should wait for."""
-        return self.rag.vector_engine == "qdrant" and self.rag.qdrant_url is not None
-
-    @property
-    def model(self) -> EmbeddingModel:
-        """The library's model, with the query prefix of these settings."""
-        from catalog.embedding import query_prefix
-
-        model = self.library.model
-        if not self._has_own_prefix:
-            return model
-        if self._own_model is None or self._own_model[0] is not model:
-            prefix = query_prefix(self.library.settings.embedding, self.rag)
-            self._own_model = model, replace(model, query_prefix=prefix)
-        return self._own_model[1]
-
-    @property
     def query_vectors(self) -> QueryVectors:
-        """Query embeddings through the cache."""
-        model, vectors = self.model, self._query_vectors
-        if vectors is None or vectors.model is not model:
-            vectors = QueryVectors(model, self.rag.query_cache_size)
-            self._query_vectors = vectors
-        return vectors
+        """Query embeddings through the cache, with the query prefix of these settings."""
+        model, kept = self.library.model, self._query_vectors
+        if kept is None or kept[0] is not model:
+            own, ours = model, self.rag
+            if ours.embed_prefix_query != self.library.settings.rag_v2.embed_prefix_query:
+                from catalog.embedding import query_prefix
+
+                prefix = query_prefix(self.library.settings.embedding, ours)
+                own = replace(model, query_prefix=prefix)
+            kept = self._query_vectors = model, QueryVectors(own, ours.query_cache_size)
+        return kept[1]
 
     def tell_foreign_embedding(self) -> None:
         """Log, once, that a query brought an embedding of another model."""
@@ -150,26 +131,25 @@ class SearchParts:
             self._has_told_foreign = True
             _log.warning(FOREIGN_EMBEDDING, self.library.wanted_model.model)
 
-    @cached_property
+    @property
     def expander(self) -> Expander:
         """Other words for queries, through the cache; raises like ``Library.llm``."""
-        if self._source is not None:
-            return self._make_expander(self._source)
-        return self.expander_of(self.library.llm)
+        return self.expander_of(None if self._source else self.library.llm)
 
-    def expander_of(self, llm: LanguageModel) -> Expander:
+    def expander_of(self, llm: LanguageModel | None) -> Expander:
         """Return the expander that asks this language model; the last one is kept."""
         from catalog.retrieval.expansion import get_source
 
-        if self._llm_expander is None or self._llm_expander[0] is not llm:
-            source = get_source(self.rag.expansion_source, llm)
-            self._llm_expander = (llm, self._make_expander(source))
-        return self._llm_expander[1]
-
-    def _make_expander(self, source: ExpansionSource) -> Expander:
-        lifetime = self.rag.cache_ttl_seconds
-        answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
-        return Expander(source, answers, self.rag)
+        kept = self._expander
+        if kept is None or kept[0] is not llm:
+            rag, source = self.rag, self._source
+            if llm is not None:
+                source = get_source(rag.expansion_source, llm)
+            assert source is not None
+            lifetime = rag.cache_ttl_seconds
+            answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
+            kept = self._expander = llm, Expander(source, answers, rag)
+        return kept[1]
 
     @property
     def reranker(self) -> Reranker:
@@ -242,14 +222,3 @@ class SearchParts:
             threads=embedding.threads,
             offline=embedding.offline,
         )
-
-
-def _once(make: Callable[[], Reranker]) -> Callable[[], Reranker]:
-    """Return a function that calls ``make`` once, in whichever thread, and keeps the result."""
-    made, lock = cache(make), Lock()
-
-    def get() -> Reranker:
-        with lock:
-            return made()
-
-    return get

@@ -6,8 +6,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from itertools import chain, compress, pairwise
+from operator import or_
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, find_columns
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from catalog.store.lexical.base import LexicalEngine
 
-_SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the most frequent characters between words
+_END = r"\s;:()"  # what ends a piece of text, which is a word or several with joints
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
@@ -43,21 +45,8 @@ _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _LETTERS = re.compile(r"[^\W_]+")
 _MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
-_WHITE = re.compile(r"\s")
-_LONGEST_ENDING = 3  # letters that other forms of a word may drop
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-_ENDINGS = {
-    "e": "ing|ings",
-    "ing": "e|es|ed",
-    "ings": "e|es",
-    "y": "ies|ied",
-    "ies": "y",
-    "ied": "y",
-    "s": "es",
-}
-_LONGEST_CACHED = 64
-_CACHED_WORDS = 20_000
-_MOST_TEXTS = 64  # with cached matches: relevance and snippets both ask for them
+_LONGEST_ENDING = 3  # letters that other forms of a word may have or lack
+_ENDING = re.compile(r"(?<=\w\w)(?:ings?|i?e[sd]|[esy])$")
 _MOST_PIECES = 1_000  # cached for one query's passages
 
 
@@ -69,15 +58,9 @@ class Match(NamedTuple):
     tokens: int
 
 
-_new_match = tuple.__new__
-
-
 def unite(tokens: Iterable[int]) -> int:
     """Return all tokens of the matches."""
-    bits = 0
-    for some in set(tokens):  # many matches, few distinct ones
-        bits |= some
-    return bits
+    return reduce(or_, tokens, 0)
 
 
 Word = tuple[int, ...]
@@ -96,7 +79,7 @@ class QueryWords:
     ``raws`` are the same words as in the query. ``tokens`` maps each token of ``language`` to its
     bit; texts must be in the same language. Tokens in ``together`` match only next to each other:
     10 and kg for ``10kg``. Matches in pieces of text are cached, because passages for one query
-    share many words. So is the number of words and tokens in a set of tokens.
+    share many words.
     """
 
     words: tuple[Word, ...]
@@ -104,9 +87,7 @@ class QueryWords:
     language: str = "english"
     together: int = 0
     raws: tuple[str, ...] = ()
-    _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _covered: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
-    _found: dict[str, list[Match]] = field(default_factory=dict, repr=False, compare=False)
+    _pieces: dict[str, list[Match]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
         """Return the words of a text that have a token of the query, in order, without overlaps.
@@ -116,34 +97,20 @@ class QueryWords:
         """
         if not self.tokens:
             return []
-        found = self._found.get(text)
-        if found is None:
-            if len(self._found) >= _MOST_TEXTS:
-                self._found.clear()
-            found = self._found[text] = self._matches_in(text)
-        return found
-
-    def _matches_in(self, text: str) -> list[Match]:
-        spaced = f" {_space_out(text)} "
-        pieces = spaced.split()
-        may_match = _beginnings(tuple(self.tokens)).search
-        every = {
-            one
-            for one in set(pieces)
-            if not (one.isascii() and one.isalnum()) or may_match(one.lower())
-        }
-        within = {one: (f" {one} ", of) for one in every if (of := self._matches_of(one))}
-        matches: list[Match] = []
-        at = 0
-        for spaced_piece, of_piece in [within[piece] for piece in pieces if piece in within]:
-            at = spaced.find(spaced_piece, at)  # where it begins in the text itself
-            for low, high, bits in of_piece:  # no function call here, for speed
-                matches.append(_new_match(Match, (at + low, at + high, bits)))
-            at += len(spaced_piece) - 1
-        return self._drop_lonely(matches) if self.together else matches
-
-    def _drop_lonely(self, matches: Sequence[Match]) -> list[Match]:
-        """Drop matches of tokens that match only next to each other but are alone."""
+        lowered, matches = text.lower(), list[Match]()
+        if len(lowered) != len(text):  # as that of a Turkish capital I with a dot
+            lowered = "".join(letter.lower()[0] for letter in text)
+        for found in _pieces_with(tuple(self.tokens)).finditer(lowered):
+            start, piece = found.start(), text[found.start() : found.end()]
+            of_piece = self._pieces.get(piece)
+            if of_piece is None:
+                if len(self._pieces) >= _MOST_PIECES:
+                    self._pieces.clear()
+                of_piece = self._pieces[piece] = list(self._matches_within(piece))
+            for low, high, bits in of_piece:
+                matches.append(Match(start + low, start + high, bits))
+        if not self.together:
+            return matches
         is_kept = [bool(match.tokens & ~self.together) for match in matches]
         for at, (one, other) in enumerate(pairwise(matches)):
             if other.start - one.end <= 1 and one.tokens & self.together & ~other.tokens:
@@ -153,54 +120,64 @@ class QueryWords:
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
         """Return how well matches cover the query: (distinct words, distinct tokens, count)."""
-        tokens = [match.tokens for match in matches]
-        return self.rank_of(unite(tokens), len(tokens))
+        bits = [match.tokens for match in matches]
+        return *self.rank_of(unite(bits)), len(bits)
 
-    def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
-        """Return the rank of ``count`` matches that together have these tokens."""
-        covered = self._covered.get(tokens)
-        if covered is None:
-            if len(self._covered) >= _MOST_PIECES:
-                self._covered.clear()
-            words = sum(has_word(word, tokens) for word in self.words)
-            covered = self._covered[tokens] = (words, tokens.bit_count())
-        return *covered, count
-
-    def _matches_of(self, piece: str) -> tuple[Match, ...]:
-        matches = self._pieces.get(piece)
-        if matches is None:
-            if len(self._pieces) >= _MOST_PIECES:
-                self._pieces.clear()
-            matches = self._pieces[piece] = tuple(self._matches_within(piece))
-        return matches
+    def rank_of(self, tokens: int) -> tuple[int, int]:
+        """Return how many distinct words these tokens make up, and how many they are."""
+        words = 0
+        for word in self.words:  # no function call here, for speed
+            for way in word:
+                if tokens & way == way:
+                    words += 1
+                    break
+        return words, tokens.bit_count()
 
     def _matches_within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
-            tokens = self._bits(word[1])
-            if tokens and UNSPACED.search(word[1]):
-                yield from self._unspaced_runs(word[1], word.start(1))
-            elif tokens:
-                yield Match(word.start(1), word.end(1), tokens)
-
-    def _unspaced_runs(self, word: str, offset: int) -> Iterator[Match]:
-        """Return the runs of a word's single characters, pairs and other parts that match."""
-        start = end = tokens = 0
-        for low, high in _parts(word):
-            part = word[low:high]
-            is_token = UNSPACED.match(part)
-            bits = self.tokens.get(fold(part), 0) if is_token else self._bits(part)
-            if not bits:
+            first, tokens = word.start(1), self._bits(word[1])
+            if not tokens or not UNSPACED.search(word[1]):
+                yield from [Match(first, word.end(1), tokens)] if tokens else []
                 continue
-            if low > end and tokens:
-                yield Match(offset + start, offset + end, tokens)
-                tokens = 0
-            start = start if tokens else low
-            end, tokens = high, tokens | bits
-        if tokens:
-            yield Match(offset + start, offset + end, tokens)
+            start = end = tokens = 0
+            for low, high in _parts(word[1]):  # runs of characters whose pairs match
+                part = word[1][low:high]
+                bits = self.tokens.get(fold(part), 0) if UNSPACED.match(part) else self._bits(part)
+                if bits and tokens and low > end:
+                    yield Match(first + start, first + end, tokens)
+                    tokens = 0
+                if bits:
+                    start, end, tokens = start if tokens else low, high, tokens | bits
+            if tokens:
+                yield Match(first + start, first + end, tokens)
 
     def _bits(self, text: str) -> int:
-        return sum(self.tokens.get(token, 0) for token in _tokens_of(text, self.language))
+        found = _passage_analyzer(self.language).tokens(text)
+        return unite(self.tokens.get(token, 0) for token in found)
+
+
+def _parts(word: str) -> Iterator[tuple[int, int]]:
+    """Return single characters and overlapping pairs of unspaced scripts, and other words."""
+    at = 0
+    for run in UNSPACED.finditer(word):
+        yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))
+        start, at = run.span()
+        for low in range(start, at):
+            yield from ((low, high) for high in (low + 1, low + 2) if high <= at)
+    yield from (other.span(1) for other in WORD.finditer(word, at))
+
+
+@lru_cache(maxsize=256)
+def _pieces_with(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of lower-case pieces of text that may have one of the tokens.
+
+    Stems and words begin with the same letters, but for accents and joints. Short stems may also
+    have another letter: ``age`` of aging, ``sky`` of skies, ``die`` of dying.
+    """
+    heads = {token[:3] if len(token) > 3 else token[:2] for token in map(str.lower, tokens)}
+    spelt = "|".join(sorted({re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads}))
+    may_match = rf"{spelt}|[^\x00-\x7f]|[^a-z0-9{_END}]\w"
+    return re.compile(rf"(?<![^{_END}])[^{_END}]*?(?:{may_match})[^{_END}]*")
 
 
 @cache
@@ -244,36 +221,36 @@ def cover_of(chunk: Chunk, query: str, found: FoundWords = NO_WORDS) -> float:
     """Return the share (0 to 1) of the query's distinct words that a passage contains.
 
     The index's postings know it for the passages of a search. For others it is read from the text,
-    title and headings, where a word without a weight weighs as much as the heaviest. Any passage
-    covers a query of stop words only.
+    title and headings, where a word without a weight weighs as much as the heaviest.
     """
     if (known := found.covers.get(chunk.seq)) is not None:
         return known
-    language, asked_in = language_of_words(chunk.text), language_of_words(query)
+    above = (chunk.title, *chunk.heading_path, *find_columns(chunk.context))
+    return query_coverage(query, chunk.text, above, found.weights)
+
+
+def query_coverage(
+    query: str,
+    text: str,
+    headings: Sequence[str],
+    weights: Mapping[str, float] = MappingProxyType({}),
+) -> float:
+    """Return the share of the query's words in a passage and its headings, 0 to 1.
+
+    Any passage covers a query of stop words only.
+    """
+    language, asked_in = language_of_words(text), language_of_words(query)
     if language != asked_in:  # otherwise the query's stop words would count as missing
         common = stop_words(asked_in)
         query = WORD.sub(lambda word: "" if word[1].casefold() in common else word[0], query)
     words = query_words(query, language)
     if not words.words:
         return 1.0
-    above = "\n".join((chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
-    tokens = unite(m.tokens for text in (chunk.text, above) for m in words.matches(text))
-    heaviest = max(found.weights.values(), default=1.0)
-    sizes = [found.weights.get(raw, heaviest) for raw in words.raws]
+    tokens = unite(match.tokens for part in (text, *headings) for match in words.matches(part))
+    heaviest = max(weights.values(), default=1.0)
+    sizes = [weights.get(raw, heaviest) for raw in words.raws]
     has = [has_word(word, tokens) for word in words.words]
     return sum(compress(sizes, has)) / sum(sizes)
-
-
-def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
-    """Return the share of the query's words in a passage and its headings, 0 to 1; 1 if none."""
-    words = query_words(query, language_of_words(text))
-    bits = 0
-    for part in (text, *headings):
-        for match in words.matches(part):
-            bits |= match.tokens
-    if not words.words:
-        return 1.0
-    return sum(has_word(word, bits) for word in words.words) / len(words.words)
 
 
 def find_words(
@@ -287,34 +264,30 @@ def find_words(
     """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first."""
     dataset = restriction.dataset
     first = hits[0].seq if hits else None
-    if len(text.split()) > MOST_TYPED:  # pasted, maybe from a document that is indexed itself
+    is_pasted = len(text.split()) > MOST_TYPED
+    if is_pasted:  # , maybe from a document that is indexed itself
         best = [hit.seq for hit in hits[:_MOST_COPIES]]
-        near, said = load_chunks(connection, dataset, best, damaged=[]), _letters(text)
-        others = (seq for seq in best if seq in near and _letters(near[seq].text) not in said)
+        near, said = load_chunks(connection, dataset, best, damaged=[]), _runs_of_three(text)
+        of_each = {seq: _runs_of_three(near[seq].text) for seq in best if seq in near}
+        others = (seq for seq, runs in of_each.items() if len(runs & said) <= len(runs) / 2)
         first = next(others, first)
-
-    def cover_of_first() -> float:
-        read = load_chunks(connection, dataset, filter(None, [first]), damaged=[])
-        return max((cover_of(chunk, text) for chunk in read.values()), default=1.0)
-
     if isinstance(engine, Bm25Engine):
         found = _from_postings(engine.at(connection), text, first, seqs)
-        is_known = first is None or first in found.covers
-        return found if is_known else replace(found, cover=cover_of_first())
-    raws = list(dict.fromkeys(raw_words(text)))
-    passages, counts = engine.document_counts(raws)
-    counted = dict(zip(raws, counts, strict=True))
-    rarest, rarity, is_name = _rarest(counted, passages)
-    # The best hits for that word come first; hits with a part of a compound word follow.
-    rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
-    return FoundWords(
-        cover=cover_of_first(),
-        weights={raw: term_weight(passages, count) for raw, count in counted.items() if count},
-        rare=frozenset(hit.seq for hit in rare),
-        rarity=rarity,
-        is_name=is_name,
-        first=first,
-    )
+    else:
+        raws = list(dict.fromkeys(raw_words(text)))
+        passages, counts = engine.document_counts(raws)
+        counted = dict(zip(raws, counts, strict=True))
+        rarest, rarity, is_name = _rarest(counted, passages)
+        # The best hits for that word come first; hits with a part of a compound word follow.
+        rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
+        weights = {raw: term_weight(passages, count) for raw, count in counted.items() if count}
+        with_it = frozenset(hit.seq for hit in rare)
+        found = FoundWords(1.0, weights, with_it, rarity, is_name, first)
+    if first is None or first in found.covers:
+        return found
+    read = load_chunks(connection, dataset, [first], damaged=[])
+    cover = max((cover_of(chunk, text) for chunk in read.values()), default=1.0)
+    return replace(found, cover=cover)
 
 
 def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[int]) -> FoundWords:
@@ -377,8 +350,9 @@ def _rarest(counted: Mapping[str, int], passages: int) -> tuple[str, float, bool
     return raw, rarity, is_name
 
 
-def _letters(text: str) -> str:
-    return " ".join(_LETTERS.findall(text.casefold()))
+def _runs_of_three(text: str) -> set[tuple[str, ...]]:
+    words = _LETTERS.findall(text.casefold())
+    return set(zip(words, words[1:], words[2:], strict=False))
 
 
 def looks_like_name(word: str) -> bool:
@@ -445,24 +419,15 @@ def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
     count. Title, headings and searched metadata do. The caller has to make sure that the stems are
     the same.
     """
-    text = _without_accents(
-        indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
-    )
-    return all(_form_of(_without_accents(word)).search(text) is not None for word in words)
+    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
+    written = set(re.findall(r"\w+", fold(text)))
 
+    def is_form(word: str, other: str) -> bool:
+        short, long = sorted((word, other), key=len)
+        is_longer = long.startswith(short) and len(long) - len(short) <= _LONGEST_ENDING
+        return is_longer or _ENDING.sub("", word) == _ENDING.sub("", other)
 
-def _without_accents(text: str) -> str:
-    return _ACCENTS.sub("", unicodedata.normalize("NFD", text)).casefold()
-
-
-@lru_cache(maxsize=256)
-def _form_of(word: str) -> re.Pattern[str]:
-    forms = [rf"{re.escape(word)}\w{{0,{_LONGEST_ENDING}}}"]
-    forms += [re.escape(word[:-cut]) for cut in range(1, _LONGEST_ENDING + 1) if word[:-cut]]
-    for ending, others in _ENDINGS.items():
-        if word.endswith(ending) and len(word) > len(ending) + 1:
-            forms.append(f"{re.escape(word.removesuffix(ending))}(?:{others})")
-    return re.compile(rf"(?<!\w)(?:{'|'.join(forms)})(?!\w)")
+    return all(any(is_form(word, one) for one in written) for word in map(fold, words))
 
 
 def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
@@ -486,44 +451,3 @@ def _written(word: str, *, joined: bool) -> re.Pattern[str]:
     first = r"(?<!\w)" if word[0].isalnum() else f"(?<!{re.escape(word[0])})"
     last = r"(?!\w)" if word[-1].isalnum() else f"(?!{re.escape(word[-1])})"
     return re.compile(f"{first}{body}{last}")
-
-
-@lru_cache(maxsize=256)
-def _beginnings(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for words that may have one of the tokens: stems end otherwise.
-
-    Short stems may also have another letter: ``age`` of aging, ``sky`` of skies, ``die`` of dying.
-    """
-    heads = {token[:3] if len(token) > 3 else token[:2] for token in map(str.lower, tokens)}
-    spelt = {re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads}
-    return re.compile("|".join(sorted(spelt)))
-
-
-def _space_out(text: str) -> str:
-    """Replace white space and common separators by spaces; the length stays the same."""
-    for separator in _SEPARATORS:
-        text = text.replace(separator, " " * len(separator))
-    return text if text.isprintable() else _WHITE.sub(" ", text)
-
-
-def _tokens_of(text: str, language: str) -> frozenset[str]:
-    is_short = len(text) <= _LONGEST_CACHED
-    return _cached_tokens(text, language) if is_short else _analyse(text, language)
-
-
-def _analyse(text: str, language: str) -> frozenset[str]:
-    return frozenset(_passage_analyzer(language).tokens(text))
-
-
-_cached_tokens = lru_cache(maxsize=_CACHED_WORDS)(_analyse)
-
-
-def _parts(word: str) -> Iterator[tuple[int, int]]:
-    """Return single characters and overlapping pairs of unspaced scripts, and other words."""
-    at = 0
-    for run in UNSPACED.finditer(word):
-        yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))
-        start, at = run.span()
-        for low in range(start, at):
-            yield from ((low, high) for high in (low + 1, low + 2) if high <= at)
-    yield from (other.span(1) for other in WORD.finditer(word, at))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.agents import read_agent, with_agent
 from catalog.core.arguments import check_names, check_params, parameter_names
 from catalog.core.dates import read_bound
-from catalog.core.errors import CatalogError, InputError
+from catalog.core.errors import InputError
 from catalog.core.filters import (
     And,
-    Filter,
     file_type_filter,
     is_of_llama_index,
     name_filter,
     parse_filters,
 )
 from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
-from catalog.core.query import ParsedQuery, SubQuery, parse_query
-from catalog.core.scope import ALL, Scope
+from catalog.core.query import ParsedQuery, parse_query
+from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.browse import check_values
 from catalog.library.get import resolve_documents
@@ -32,7 +30,6 @@ from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
-from catalog.store.lexical.analysis import WORD
 from catalog.store.listing import (
     allowed_documents,
     check_filter_fields,
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.core.settings import RAGv2Settings, Settings
-    from catalog.store.filter_sql import DatasetNames
 
 _LOOSE = "searched for the words without the quotes"
 
@@ -80,34 +76,27 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_search(params)
     library, rag = parts.library, parts.rag
-    dataset: DatasetNames
-    if isinstance(params.dataset, str) and _is_everywhere(params, parts):
-        dataset, seen = storable(params.dataset), ALL  # the search itself notices an unknown name
+    narrowing = (params.filters, params.doc_ids, params.docs, params.file_type, params.name)
+    bounds = read_bound("after", params.after), read_bound("before", params.before)
+    is_open = all(one is None for one in (*narrowing, *bounds))
+    if (
+        isinstance(params.dataset, str)
+        and is_open
+        and not roles_in_force(parts.settings, params.role)
+    ):
+        # the search itself notices an unknown name
+        visible = restriction = Restriction(storable(params.dataset))
+        is_one_document = False
+        stages.ran("scope", 0.0)
     else:
-        dataset, seen = library.seen_datasets(params.role, params.dataset)
-    with stages.run("scope") as notes:
-        filters = parse_filters(params.filters)
-        scope = _read_scope(library, Restriction(dataset, seen, filters), params)
-        conditions = [one for one in (filters, *_narrow(params)) if one is not None]
-        tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
-        restriction = Restriction(dataset, scope, tree if conditions else None)
-        is_one_document = restriction.is_one_document
-        if not restriction.is_whole_dataset:
-            with library.database.read() as connection:
-                check_filter_fields(connection, restriction, seen)
-                # programs write LlamaIndex's filters: a value may be unknown on purpose
-                written = None if is_of_llama_index(params.filters) else filters
-                own = replace(restriction, filter=written)
-                check_values(connection, own, params.file_type, seen)
-                restriction, count = _name_whole(connection, restriction, notes, seen)
-                is_one_document &= _is_of_one_dataset(connection, restriction)
-                if tree is filters:
-                    filters = restriction.filter
-                else:
-                    filters = keep_whole(connection, restriction.datasets, filters, seen)
-                is_one_document |= count == 1
-        visible = replace(restriction, filter=filters)
-        restriction = _within_dates(library, restriction, params, notes)
+        with stages.run("scope") as notes:
+            restriction, visible, is_one_document = _read_scope(library, params, notes)
+            if bounds != (None, None):
+                of_scope = allowed_documents(Restriction(restriction.dataset, restriction.scope))
+                with library.database.read() as connection:
+                    dated = list_source_ids(connection, of_scope & dated_between(*bounds))
+                notes.append(f"{len(dated)} documents of these dates")
+                restriction = replace(restriction, scope=Scope.of(dated))
     with stages.run("normalise") as notes:
         query = parse_query(params.query, max_chars=rag.max_query_chars)
         if query.exclusions or any(part.phrases for part in query.parts):
@@ -118,11 +107,61 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     return replace(request, is_one_document=is_one_document)
 
 
-def _is_everywhere(params: SearchParams, parts: SearchParts) -> bool:
-    """Return whether neither a role nor a condition narrows the search."""
-    given = (params.filters, params.doc_ids, params.docs, params.file_type, params.name)
-    is_open = all(one is None for one in (*given, params.after, params.before))
-    return is_open and not roles_in_force(parts.settings, params.role)
+def _read_scope(
+    library: Library, params: SearchParams, notes: list[str]
+) -> tuple[Restriction, Restriction, bool]:
+    """Return the restriction, that of the caller's own conditions, and whether it is one document.
+
+    Documents are named with all of their files.
+    """
+    dataset, seen = library.seen_datasets(params.role, params.dataset)
+    filters, names = parse_filters(params.filters), Restriction(dataset).datasets
+    scope = Scope.of(_qualify(names, params.doc_ids))
+    if scope.ids is not None:
+        with library.database.read() as connection:
+            live = (DocumentNames(connection, one).live(scope.ids) for one in names)
+            scope = Scope.of(chain.from_iterable(live))
+    scope &= seen
+    if params.docs is not None:
+        near = Restriction(dataset, scope, filters)
+        named = resolve_documents(library.database, dataset, params.docs, seen=seen, near=near)
+        scope &= Scope.of(named)
+    conditions = [] if filters is None else [filters]
+    conditions += [] if params.file_type is None else [file_type_filter(params.file_type)]
+    conditions += [] if params.name is None else [name_filter(params.name)]
+    tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions)) if conditions else None
+    restriction = Restriction(dataset, scope, tree)
+    is_one_document, visible = restriction.is_one_document, replace(restriction, filter=filters)
+    if restriction.is_whole_dataset:
+        return restriction, visible, is_one_document
+    with library.database.read() as connection:
+        check_filter_fields(connection, restriction, seen)
+        # programs write LlamaIndex's filters: a value may be unknown on purpose
+        written = None if is_of_llama_index(params.filters) else filters
+        check_values(connection, replace(restriction, filter=written), params.file_type, seen)
+        whole = {
+            one: None if one is None else keep_whole(connection, names, one, seen)
+            for one in (tree, filters)
+        }
+        count = 0
+        if scope.ids is not None:
+            count = count_whole(connection, names, scope.ids)
+            notes.append(f"{count} documents in scope")
+        notes += [] if tree is None else ["filtered"]
+        restriction = replace(restriction, filter=whole[tree])
+        visible = replace(restriction, filter=whole[filters])
+        if is_one_document and len(names) > 1:  # several documents may have the same path
+            allowed = (allowed_documents(restriction.of(name)) for name in names)
+            is_one_document = sum(count_documents(connection, one, 1) for one in allowed) < 2
+    return restriction, visible, is_one_document or count == 1
+
+
+def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
+    """Return ids unchanged, and paths as ids in each dataset; ``None`` stays ``None``."""
+    if doc_ids is None:
+        return None
+    names = [storable(name) for name in doc_ids]
+    return [*names, *(f"{dataset}:{name}" for dataset in datasets for name in names)]
 
 
 def make_request(
@@ -141,7 +180,11 @@ def make_request(
         params.mode or "hybrid",
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
-        threshold=chosen_threshold(params, rag),
+        threshold=(
+            rag.similarity_threshold
+            if params.similarity_threshold is None
+            else params.similarity_threshold
+        ),
         distinct=rag.distinct_text and not params.all_copies,
         sort=params.sort or "best",
         recency_half_life_days=(
@@ -170,66 +213,23 @@ def _read_by_documents(
         query = parse_query(params.query, max_chars=rag.max_query_chars, flags=flags)
     if params.strict:
         return query
-    within = replace(restriction, without=query.exclusions)
+
+    def is_held(phrases: tuple[str, ...]) -> bool:
+        within = replace(restriction, without=query.exclusions, containing=phrases)
+        found = (allowed_seqs(connection, within.of(name)) for name in within.datasets)
+        return any(seqs is None or len(seqs) > 0 for seqs in found)
+
     for phrases in dict.fromkeys(part.phrases for part in query.parts):
-        loose = [one for one in phrases if not _is_held(connection, within, (one,))]
+        loose = [one for one in phrases if not is_held((one,))]
         kept = tuple(one for one in phrases if one not in loose)
         if loose:
-            missing = " or ".join(map(_quote, loose))
+            missing = " or ".join(f'"{one}"' for one in loose)
             query = query.without_phrases(loose, f"no passage has {missing}: {_LOOSE}")
-        if kept and not _is_held(connection, within, kept):
-            apart = " and ".join(map(_quote, kept))
+        if kept and not is_held(kept):
+            apart = " and ".join(f'"{one}"' for one in kept)
             reading = f"no passage has {apart} together: {_LOOSE}"
             query = query.without_phrases(kept, reading)
     return query
-
-
-def _is_held(connection: Connection, within: Restriction, phrases: tuple[str, ...]) -> bool:
-    """Return whether some passage that may answer contains all the phrases."""
-    needed = replace(within, containing=phrases)
-    found = (allowed_seqs(connection, needed.of(name)) for name in within.datasets)
-    return any(seqs is None or len(seqs) > 0 for seqs in found)
-
-
-def _quote(phrase: str) -> str:
-    return f'"{phrase}"'
-
-
-def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchRequest:
-    """Return the request with misspelt words corrected for the lexical leg, with notes.
-
-    The vector leg uses the words as typed. Quoted words stay. If the engine fails, nothing is
-    corrected, and its leg will report the failure.
-    """
-    corrected_parts, notes = list[SubQuery](), list[str]()
-    for part in request.query.parts:
-        if part.kind == "lex" and part.is_for(request.mode):
-            try:
-                engine = parts.lexical(request.restriction.dataset)
-                corrected = engine.correct(part.text, request.restriction)
-            except CatalogError:
-                corrected = {}
-            quoted = set(WORD.findall(" ".join(part.phrases)))
-            for typed, meant in corrected.items():
-                if typed not in quoted:
-                    # in lower case, so that GitHub for githubb does not count as a name
-                    text = re.sub(rf"\b{typed}\b", meant.lower(), part.text)
-                    part = replace(part, text=text)
-                    notes.append(
-                        f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
-                        f"{meant!r} was searched as well"
-                    )
-        corrected_parts.append(part)
-    if not notes:
-        return request
-    query = replace(request.query, parts=tuple(corrected_parts))
-    return replace(request, query=query, notes=(*request.notes, *notes))
-
-
-def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:
-    """Return the least relevance to show: the call's, else the settings'."""
-    own = params.similarity_threshold
-    return rag.similarity_threshold if own is None else own
 
 
 def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
@@ -278,78 +278,3 @@ def check_search(params: SearchParams) -> None:
     if params.sort not in (None, *ORDERS):
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
     check_params(params)
-
-
-def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
-    """Return the documents that the params name, within datasets, scope and filter."""
-    scope = Scope.of(_qualify(within.datasets, params.doc_ids))
-    if scope.ids is not None:
-        with library.database.read() as connection:
-            live = (DocumentNames(connection, one).live(scope.ids) for one in within.datasets)
-            scope = Scope.of(chain.from_iterable(live))
-    scope &= within.scope
-    if params.docs is None:
-        return scope
-    visible = replace(within, scope=scope)
-    named = resolve_documents(
-        library.database,
-        within.dataset,
-        params.docs,
-        seen=within.scope,
-        near=visible,
-    )
-    return scope & Scope.of(named)
-
-
-def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Return ids unchanged, and paths as ids in each dataset; ``None`` stays ``None``."""
-    if doc_ids is None:
-        return None
-    names = [storable(name) for name in doc_ids]
-    return [*names, *(f"{dataset}:{name}" for dataset in datasets for name in names)]
-
-
-def _narrow(params: SearchParams) -> Iterator[Filter]:
-    if params.file_type is not None:
-        yield file_type_filter(params.file_type)
-    if params.name is not None:
-        yield name_filter(params.name)
-
-
-def _within_dates(
-    library: Library, restriction: Restriction, params: SearchParams, notes: list[str]
-) -> Restriction:
-    """Restrict to documents whose date is within the params' bounds, if there are any."""
-    after, before = read_bound("after", params.after), read_bound("before", params.before)
-    if after is None and before is None:
-        return restriction
-    of_scope = allowed_documents(Restriction(restriction.dataset, restriction.scope))
-    with library.database.read() as connection:
-        ids = list_source_ids(connection, of_scope & dated_between(after, before))
-    notes.append(f"{len(ids)} documents of these dates")
-    return replace(restriction, scope=Scope.of(ids))
-
-
-def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool:
-    """Return whether all documents that may answer are in one dataset.
-
-    Otherwise several documents may have the same path.
-    """
-    if isinstance(restriction.dataset, str):
-        return True
-    allowed = (allowed_documents(restriction.of(name)) for name in restriction.datasets)
-    return sum(count_documents(connection, one, 1) for one in allowed) < 2
-
-
-def _name_whole(
-    connection: Connection, restriction: Restriction, notes: list[str], seen: Scope
-) -> tuple[Restriction, int]:
-    """Extend the restriction to all files of each document; also count its documents."""
-    scope, tree, count = restriction.scope, restriction.filter, 0
-    if scope.ids is not None:
-        count = count_whole(connection, restriction.datasets, scope.ids)
-        notes.append(f"{count} documents in scope")
-    if tree is not None:
-        tree = keep_whole(connection, restriction.datasets, tree, seen)
-        notes.append("filtered")
-    return replace(restriction, filter=tree), count

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from catalog.core.errors import DamagedDocumentError
-from catalog.core.params import SearchParams
+from catalog.core.arguments import takes_self
+from catalog.core.errors import CatalogError, QueryError
+from catalog.core.params import Mode, SearchParams
+from catalog.core.query import SubQuery
 from catalog.core.results import Evidence, Recency, SearchResults
+from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
-from catalog.retrieval.expansion import ExpansionPlan
+from catalog.library.library import Library
+from catalog.retrieval.expansion import Expander, choose_sub_queries
 from catalog.retrieval.fusion import (
     AS_WRITTEN,
     DEPTH,
@@ -26,8 +30,6 @@ from catalog.retrieval.fusion import (
     Balance,
     FoundWords,
     FusedHit,
-    Key,
-    Leg,
     RankedList,
     adaptive,
     relative_score,
@@ -37,11 +39,10 @@ from catalog.retrieval.fusion import (
 from catalog.retrieval.legs import (
     LegQuery,
     LegRun,
+    LexicalLeg,
     Question,
     plan_legs,
-    plan_own_legs,
     prepare_leg,
-    question_about,
     rank_leg,
 )
 from catalog.retrieval.nothing_found import explain_nothing, find_nearest, tell_searched
@@ -54,13 +55,23 @@ from catalog.retrieval.query_words import (
     keywords_of,
     looks_like_name,
 )
-from catalog.retrieval.refine import refine
-from catalog.retrieval.request import SearchRequest, correct_spelling, for_agent, read_request
-from catalog.retrieval.route import route
-from catalog.retrieval.select import keep_distinct, keep_few_of_each, select_by_keyword
+from catalog.retrieval.recordings import add_evidence, is_timed
+from catalog.retrieval.relevance import judge_relevance
+from catalog.retrieval.request import SearchRequest, for_agent, read_request
+from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
+from catalog.retrieval.select import (
+    keep_distinct,
+    keep_few_of_each,
+    keep_relevant,
+    keep_within_budget,
+    select_by_keyword,
+)
 from catalog.retrieval.shape import to_result
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.stages import OnStage, StageLog
+from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks, require_dataset
+from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.embedding_cache import embedded_share, find_unembedded
 from catalog.store.engine_types import (
     Restriction,
@@ -70,6 +81,11 @@ from catalog.store.engine_types import (
     sizes_within,
 )
 from catalog.store.lexical.languages import language_of_letters
+from catalog.store.listing import (
+    allowed_documents,
+    count_documents,
+    read_documents_of_chunks,
+)
 from catalog.store.statistics import count_vectors
 
 if TYPE_CHECKING:
@@ -77,10 +93,76 @@ if TYPE_CHECKING:
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 LONG_DOCUMENT = 20  # passages for each that a document may give, if these are more than the setting
+ROUTED = 100  # best passages of the lexical index whose documents the router may choose
 _DAMAGED = 3  # documents named in notes
 _MOST_KEYWORDS = 3  # of a query that puts passages with all words first
+_COMPARISON = "catalog.search_v2.compare_with_v1"
 _LETTERS_READ = 1000  # characters of a passage that are read to find its script
-MakeLegs = Callable[..., list[LegQuery]]
+Choose = Callable[[list[Passage]], list[Passage]]
+
+
+class Searcher:
+    """Search one store. Thread-safe; keep it open, because models and indexes load once.
+
+    ``parts`` replace those of the library's settings. ``on_stage`` is called with the report of
+    each step of a search as soon as the step ends.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        parts: SearchParts | None = None,
+        *,
+        on_stage: OnStage | None = None,
+    ) -> None:
+        self.library = library
+        self.parts = parts or SearchParts(library)
+        self.parts.on_stage = on_stage or self.parts.on_stage
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Self:
+        """Return a service for other v2 settings on the same store, models and indexes.
+
+        Close only one of them. Raises :class:`ConfigError` for a setting that needs a rebuild.
+        """
+        return type(self)(self.library, self.parts.with_settings(changes))
+
+    @takes_self(SearchParams)
+    def search(self, params: SearchParams) -> SearchResults:
+        """Return the ``top_k`` best passages for a query, best first.
+
+        Several datasets are searched as one; without ``dataset``, all are.
+
+        The parameters are those of :class:`SearchParams`. A stage that fails is reported in
+        ``stages`` and the rest answers, unless ``strict``. Raises :class:`InputError` kinds for a
+        bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
+        """
+        return self.run(params)
+
+    def run(self, params: SearchParams) -> SearchResults:
+        """Return the results of a search; see :meth:`search`."""
+        with searching(str(self.library.settings.home)):
+            started, parts = time.perf_counter(), self.parts
+            if params.compare_with_v1:  # by its name, because it imports this module
+                results: SearchResults = import_module(_COMPARISON).search_beside(parts, params)
+                return results
+            found = find_passages(parts, for_agent(params, parts.settings))
+            return to_results(parts, params, found, started)
+
+    def run_logged(self, params: SearchParams) -> SearchResults:
+        """Return the results of a search, and log it if it came from an edge."""
+        with self.library.log.watching(params) as note:
+            results = self.run(params)
+            note(results, agent=results.agent)
+        return results
+
+    def warm_up(self, dataset: str, mode: Mode | None = None) -> None:
+        """Load the models and indexes that a search of the dataset needs."""
+        with searching(str(self.library.settings.home)):
+            find_passages(self.parts, SearchParams("warm up", dataset=dataset, top_k=1, mode=mode))
+
+    def close(self) -> None:
+        """Close the library."""
+        self.parts.close()
 
 
 class Found(NamedTuple):
@@ -97,78 +179,6 @@ class Found(NamedTuple):
     share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HybridRun:
-    """The answer of each leg, all ``candidates`` fused, and the best ones as passages."""
-
-    legs: tuple[LegRun, ...]
-    passages: list[Passage]
-    candidates: int
-    ms: float
-    damaged: Sequence[DamagedDocumentError] = ()
-    words: FoundWords = NO_WORDS
-    balance: Balance = PRIOR
-    share: float | None = None
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether deeper legs would find nothing more."""
-        read = len(self.passages) + len(self.damaged)
-        return self.candidates <= read and all(
-            run.error or len(run.hits) < run.top_k for run in self.legs
-        )
-
-
-def search(parts: SearchParts, params: SearchParams) -> SearchResults:
-    """Return the results of one search: find, refine and shape passages."""
-    started = time.perf_counter()
-    return to_results(
-        parts, params, find_passages(parts, for_agent(params, parts.settings)), started
-    )
-
-
-def to_results(
-    parts: SearchParts, params: SearchParams, found: Found, started: float
-) -> SearchResults:
-    """Return the public form of what a search found that began at ``started``."""
-    request, stages, first = found.request, found.stages, dict[Evidence | None, int | None]()
-    first[None] = None
-    with stages.run("shape"):
-        results = [
-            to_result(
-                passage,
-                rank,
-                query=request.query,
-                fusion=found.fusion,
-                snippet_chars=parts.rag.snippet_chars,
-                explain=params.explain,
-                evidence_at=first.setdefault(passage.evidence, rank),
-            )
-            for rank, passage in enumerate(found.passages, start=1)
-        ]
-    nothing = () if results else explain_nothing(parts.library, params, request, stages)
-    return SearchResults(
-        tuple(results),
-        query=params.query,
-        datasets=tuple(request.restriction.datasets),
-        mode=request.mode,
-        stages=tuple(stages.reports),
-        elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
-        confidence=found.confidence,
-        low_confidence=found.confidence < parts.rag.low_confidence_below,
-        agent=params.agent,
-        searched=None if results else tell_searched(parts.library, params, request),
-        nearest=() if results else tuple(find_nearest(parts, request)),
-        notes=(
-            *request.query.readings,
-            *_tell_waiting(found),
-            *request.notes,
-            *_name_damaged(stages),
-            *nothing,
-        ),
-    )
-
-
 def find_passages(
     parts: SearchParts,
     params: SearchParams,
@@ -179,9 +189,8 @@ def find_passages(
 ) -> Found:
     """Find the passages of a search; without ``is_refined``, the candidates for them.
 
-    With ``is_filled`` documents give more than their share if there are not enough passages.
-
-    A ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
+    With ``is_filled`` documents give more than their share if there are not enough passages. A
+    ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
     params is ignored.
     """
     stages = StageLog(strict=params.strict, on_stage=parts.on_stage)
@@ -192,8 +201,8 @@ def find_passages(
     passages, request, confidence = found.passages, found.request, 0.0
     if is_refined:
         passages, confidence = refine(parts, request, passages, stages)
-    if request.sort == "date":
-        passages = sorted(passages, key=_age)
+    if request.sort == "date":  # newest first, those without a date last
+        passages = sorted(passages, key=lambda one: -(one.chunk.dated or -math.inf))
     return found._replace(passages=passages, confidence=confidence)
 
 
@@ -208,24 +217,71 @@ def gather(
     With the router on, passages come from the documents that it chooses. If these give fewer than
     ``request.top_k`` passages, all documents are searched.
     """
-    started = time.perf_counter()
-    question = question_about(question or Question(""), request.query, request.mode)
-    routed = route(parts, request, stages)
-    if routed is None:
-        return _gather(parts, request, question, request.restriction, stages)
-    doc_ids, note = routed
-    ms = (time.perf_counter() - started) * 1000
-    chosen, everything = stages.fork(), request.restriction
-    within = replace(everything, scope=everything.scope & Scope.of(doc_ids))
-    found = _gather(parts, request, question, within, chosen)
-    if len(found.passages) >= request.top_k:
-        stages.ran("route", ms, note)
-        stages.join(chosen)
-        return found._replace(stages=stages)
-    ms = (time.perf_counter() - started) * 1000
-    few = f"they gave {len(found.passages)} passages, so all documents were searched"
-    stages.ran("route", ms, f"{note}; {few}")
-    return _gather(parts, request, question, everything, stages)
+    query, within = request.query, request.restriction
+    question = question_about(question or Question(""), request)
+    chosen, started = list[str](), time.perf_counter()
+    if parts.rag.router_enabled and query.is_typed:
+        stages.skipped("route", "the query is typed")
+    elif parts.rag.router_enabled:
+        bound = replace(within, without=query.exclusions, containing=query.required)
+        try:
+            chosen, note = shortlist(parts, question.text, bound, parts.rag.router_documents)
+        except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+            stages.failed("route", (time.perf_counter() - started) * 1000, error)
+        else:
+            if not chosen:
+                stages.skipped("route", note)
+    if chosen:
+        ms, of_chosen = (time.perf_counter() - started) * 1000, stages.fork()
+        narrow = replace(within, scope=within.scope & Scope.of(chosen))
+        found = _gather(parts, request, question, narrow, of_chosen)
+        if len(found.passages) >= request.top_k:
+            stages.ran("route", ms, note)
+            stages.join(of_chosen)
+            return found._replace(stages=stages)
+        few = f"they gave {len(found.passages)} passages, so all documents were searched"
+        stages.ran("route", ms, f"{note}; {few}")
+    return _gather(parts, request, question, within, stages)
+
+
+def question_about(question: Question, request: SearchRequest) -> Question:
+    """Return the question with the request's text and, unless that is typed, its own vector."""
+    query = request.query
+    text = query.about(request.mode)
+    if query.is_typed:
+        return Question(text, loose=query.loose)
+    texts = tuple(text if one == question.text else one for one in question.texts)
+    return Question(text, question.embedding, texts, query.loose)
+
+
+def shortlist(
+    parts: SearchParts, query: str, restriction: Restriction, limit: int
+) -> tuple[list[str], str]:
+    """Return at most ``limit`` source document ids, best first, with all their files, and a note.
+
+    Documents are taken in turn from two lists: those of the best passages by keywords, and those of
+    the best cards by BM25 (title, name, headings, summary, metadata). The first list finds what
+    only a passage mentions, the second what a document is about. An empty result means that all
+    documents are to be searched, and the note says why. Raises the errors of the store and the
+    lexical engine.
+    """
+    if not (terms := card_terms(query)):
+        return [], "the query has no words"
+    dataset, allowed = restriction.dataset, allowed_documents(restriction)
+    with parts.database.snapshot(), parts.database.read() as connection:
+        if count_documents(connection, allowed, limit + 1) <= limit:
+            return [], f"at most {limit} documents may answer anyway"
+        by_card = search_cards(connection, terms, allowed, limit)
+        hits = parts.lexical(dataset).search(query, ROUTED, restriction)
+        by_passage = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
+        pairs = zip_longest(by_passage, by_card)
+        in_turn = list(dict.fromkeys(filter(None, chain.from_iterable(pairs))))[:limit]
+        number = count_whole(connection, restriction.datasets, in_turn)
+        of_each = (DocumentNames(connection, name) for name in restriction.datasets)
+        chosen = [one for documents in of_each for one in documents.whole_ids(in_turn)]
+    if not chosen:
+        return [], "no document has a word of the query"
+    return chosen, "1 document chosen" if number == 1 else f"{number} documents chosen"
 
 
 def _gather(
@@ -236,61 +292,52 @@ def _gather(
     stages: StageLog,
 ) -> Found:
     """Rank, fuse and select; if that leaves too few passages and all are read, rank deeper."""
-    rag, parsed, top_k = parts.rag, request.query, request.top_k
+    rag, query, mode, top_k = parts.rag, request.query, request.mode, request.top_k
     for leg in ("lexical", "vector"):
-        if request.mode not in (leg, "hybrid"):
-            stages.skipped(leg, f"mode is {request.mode}")
-    least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
-    plan = _plan_expansion(parts, request, stages)
-    bound = replace(within, without=parsed.exclusions, containing=parsed.required)
-    wanted = max(top_k, rag.rerank_candidates if request.rerank else 0)
-    read, factor, most = 2 * wanted, rag.overfetch, top_k
-    is_reordered = (
-        keywords_of(parsed.lexical_text, _MOST_KEYWORDS) or parsed.phrases or parsed.loose
-    )
-    if is_reordered or request.recency_half_life_days > 0:
+        if mode not in (leg, "hybrid"):
+            stages.skipped(leg, f"mode is {mode}")
+    bound = replace(within, without=query.exclusions, containing=query.required)
+    read = 2 * max(top_k, rag.rerank_candidates if request.rerank else 0)
+    is_reordered = keywords_of(query.lexical_text, _MOST_KEYWORDS) or query.phrases or query.loose
+    half_life = request.recency_half_life_days
+    if is_reordered or half_life > 0:
         read = max(rag.fusion_top_k, read)
-    respelt: list[SearchRequest] = []
-    found: list[Passage] = []
-    selected: list[Passage] = []
+    least = DEPTH if rag.fusion_mode == "adaptive" and mode == "hybrid" else 1
     cap = 0 if rag.max_chunks_per_doc > 1 and request.is_one_document else rag.max_chunks_per_doc
 
-    def is_enough(passages: Sequence[Passage]) -> bool:
-        found[:], age = passages, request.recency_half_life_days
-        if age > 0:
-            found[:] = favour_recent(passages, age, time.time())
-        one_each = (
-            select_by_keyword(found, question.text) if rag.chunk_selection == "keyword" else found
-        )
-        different = keep_distinct(one_each) if request.distinct else one_each
-        selected[:] = keep_few_of_each(different, cap, _shares(parts, different, cap))
-        return len(selected) >= top_k
+    def in_order(found: list[Passage]) -> list[Passage]:
+        return favour_recent(found, half_life, time.time()) if half_life > 0 else found
 
-    def spelt(make_legs: MakeLegs) -> list[LegQuery]:
-        if not respelt:
-            respelt.append(correct_spelling(request, parts))
-        return plan_own_legs(make_legs, respelt[0].query, request.mode)
+    def choose(found: list[Passage]) -> list[Passage]:
+        kept: Sequence[Passage] = in_order(found)
+        if rag.chunk_selection == "keyword":
+            kept = select_by_keyword(kept, question.text)
+        kept = keep_distinct(kept) if request.distinct else kept
+        return keep_few_of_each(kept, cap, _shares(parts, kept, cap))
 
+    if request.expand and query.is_typed:
+        stages.skipped("expand", "the query is typed")
+    is_expanded = request.expand and not query.is_typed
+    added: list[SubQuery] | None = None
+    factor, most = rag.overfetch, top_k
     while True:
-        round_stages = stages.fork()
-        k_lex = max(least, max(rag.fts_top_k, top_k) * factor)
-        k_dense = max(least, max(rag.vector_top_k, top_k) * factor)
         make_legs = partial(
-            plan_legs, parts, bound, mode=request.mode, k_lex=k_lex, k_dense=k_dense
-        )
-        legs = plan_own_legs(make_legs, parsed, request.mode)
-        run = find(
+            plan_legs,
             parts,
-            legs,
-            question,
-            read,
-            round_stages,
-            plan=plan,
-            make_legs=make_legs,
-            respell=partial(spelt, make_legs),
-            is_enough=is_enough,
+            bound,
+            mode=mode,
+            k_lex=max(least, max(rag.fts_top_k, top_k) * factor),
+            k_dense=max(least, max(rag.vector_top_k, top_k) * factor),
         )
-        if len(selected) >= most or run.is_exhausted or factor >= MAX_FACTOR:
+        legs, round_stages = make_legs(query.parts, respell=request.restriction), stages.fork()
+        if not legs:
+            raise QueryError(f"the typed query has no part for mode {mode}")
+        if added is None:
+            added = expand(parts, legs, question, stages) if is_expanded else []
+        legs += make_legs(added)
+        ranked = find(parts, legs, question, read, round_stages, choose, top_k)
+        selected = ranked.selected
+        if len(selected) >= most or ranked.is_exhausted or factor >= MAX_FACTOR:
             break
         if factor == rag.overfetch and cap:  # a few long documents may have no more to give
             with parts.database.read() as connection:
@@ -302,20 +349,60 @@ def _gather(
     stages.join(round_stages)
     missing = top_k - len(selected) if request.is_filled and cap > 1 else 0
     if missing > 0:
-        kept = {passage.chunk.seq for passage in selected}
-        whole = keep_distinct(found) if request.distinct else found
+        kept = {one.chunk.seq for one in selected}
+        whole = in_order(ranked.passages)
+        whole = keep_distinct(whole) if request.distinct else whole
         kept |= set(islice((one.chunk.seq for one in whole if one.chunk.seq not in kept), missing))
-        selected = [passage for passage in whole if passage.chunk.seq in kept]
+        selected = [one for one in whole if one.chunk.seq in kept]
     with stages.run("select") as notes:
         shown = "any" if missing > 0 or not cap else cap
-        notes.append(f"{len(selected)} of {len(found)} kept, {shown} per document")
-        if copies := sum(len(passage.copies) for passage in selected):
+        notes.append(f"{len(selected)} of {len(ranked.passages)} kept, {shown} per document")
+        if copies := sum(len(one.copies) for one in selected):
             notes.append(f"{copies} say the same as another")
         if factor > rag.overfetch:
             notes.append(f"legs searched {factor} times deeper to fill the answer")
-    allowed = replace(request.restriction, without=request.query.exclusions)
-    passages = [passage._replace(restriction=allowed) for passage in selected]
-    return Found(passages, fusion_of(run, rag), 0.0, respelt[0], stages, run.share)
+    allowed = replace(request.restriction, without=query.exclusions)
+    if readings := [one for run in ranked.runs for one in run.readings]:
+        own = zip((part for part in query.parts if part.is_for(mode)), ranked.runs, strict=False)
+        meant = {part: run.query for part, run in own}
+        query = replace(query, parts=tuple(meant.get(part, part) for part in query.parts))
+        request = replace(request, query=query, notes=(*request.notes, *readings))
+    passages = [one._replace(restriction=allowed) for one in selected]
+    fusion = "none" if len(ranked.runs) == 1 else rag.fusion_mode
+    return Found(passages, fusion, 0.0, request, stages, ranked.share)
+
+
+def expand(
+    parts: SearchParts,
+    legs: Sequence[LegQuery],
+    question: Question,
+    stages: StageLog,
+    expander: Expander | None = None,
+) -> list[SubQuery]:
+    """Return what a language model adds to a question, near enough to what its own legs find.
+
+    Raises :class:`ConfigError` if the library has no language model.
+    """
+    expander = expander or parts.expander
+    prepared = [prepare_leg(leg, question) for leg in legs]
+    with parts.database.snapshot(), parts.database.read() as connection:
+        pairs = zip(legs, prepared, strict=True)
+        runs = [rank_leg(connection, leg, question, one) for leg, one in pairs]
+        size = count_vectors(connection, legs[0].restriction.dataset)
+    return choose_sub_queries(parts, expander, question.text, runs, size, stages)
+
+
+class Ranked(NamedTuple):
+    """The answer of each leg, the passages read, those selected, and whether there are no more.
+
+    ``share`` is that of the passages with a vector, ``None`` for all.
+    """
+
+    runs: list[LegRun]
+    passages: list[Passage]
+    selected: list[Passage]
+    is_exhausted: bool
+    share: float | None
 
 
 def find(
@@ -324,113 +411,78 @@ def find(
     question: Question,
     top_k: int,
     stages: StageLog,
-    *,
-    plan: ExpansionPlan | None = None,
-    make_legs: MakeLegs | None = None,
-    respell: Callable[[], Sequence[LegQuery]] | None = None,
-    is_enough: Callable[[Sequence[Passage]], bool] | None = None,
-) -> HybridRun:
-    """Return the best ``top_k`` passages of all legs, fused, and more until it ``is_enough``.
+    choose: Choose = list,
+    enough: int = 0,
+) -> Ranked:
+    """Return the best ``top_k`` passages of all legs, fused, and more until ``enough`` are chosen.
 
-    A ``plan`` adds its sub-queries by the legs that ``make_legs`` makes; their lists have the
-    weight ``expansion_weight``, the question's own ``original_weight``. ``respell`` returns the
-    same legs for corrected words; it is called in the transaction. Raises the first error if every
-    leg failed.
+    Lists of expansions have the weight ``expansion_weight``, the question's own
+    ``original_weight``. Raises the first error if every leg failed.
     """
     parts.library.require_open()
-    prepared = [prepare_leg(leg, question) for leg in legs]
-
-    def rank(connection: Connection) -> list[LegRun]:
-        own = respell() if respell else legs
-        every = zip([*own, *added], prepared, strict=True)
-        return [rank_leg(connection, leg, question, one) for leg, one in every]
-
-    added: list[LegQuery] = []
-    if plan is not None and make_legs is not None:
-        runs: list[LegRun] = []
-        if plan.sub_queries is None:  # models are asked with no transaction open
-            with parts.database.snapshot(), parts.database.read() as connection:
-                runs = rank(connection)
-                size = count_vectors(connection, legs[0].restriction.dataset)
-            plan.decide(question.text, runs, size)
-        added = make_legs(plan.sub_queries or ())
-        prepared += [prepare_leg(leg, question) for leg in added]
+    dataset, prepared = legs[0].restriction.dataset, [prepare_leg(leg, question) for leg in legs]
     with parts.database.snapshot(), parts.database.read() as connection:
-        dataset = legs[0].restriction.dataset
         if isinstance(dataset, str) and None in read_stamps(connection, dataset):
             require_dataset(connection, dataset)
-        runs = rank(connection)
-        run = _fuse(parts, connection, [*legs, *added], runs, question, top_k, is_enough)
-    if plan is not None:
-        stages.join(plan.stages)
-    _report(run, parts.rag, stages)
-    return run
-
-
-def _fuse(
-    parts: SearchParts,
-    connection: Connection,
-    legs: Sequence[LegQuery],
-    runs: Sequence[LegRun],
-    question: Question,
-    top_k: int,
-    is_enough: Callable[[Sequence[Passage]], bool] | None,
-) -> HybridRun:
-    """Fuse the answers, and read the best passages, in the state that the connection sees."""
-    started, rag, within = time.perf_counter(), parts.rag, legs[0].restriction
-    dataset, phrases = within.dataset, within.containing
-    damaged = [error for run in runs for error in run.damaged]
-    answered = [run for run in runs if run.error is None]
-    kinds = frozenset(run.query.kind for run in answered if run.query.origin == "original")
-    by_words = kinds & {"lex"}
-    seqs = {hit.seq for run in runs for hit in run.hits}
-    if parts.asks_server:  # which was asked before
-        seqs &= read_chunk_ids(connection, dataset, seqs).keys()
-    words = _find_words(connection, legs, runs, seqs)
-    lists = [_ranked_list(run, seqs, words, rag) for run in answered]
-    waiting: AbstractSet[int] = frozenset()
-    balance = PRIOR
-    if len(runs) == 1:
-        fused = single(lists[0]) if lists else []
-    else:
-        of_vectors = {hit.seq for run in answered if run.leg == "vector" for hit in run.hits}
-        waiting = find_unembedded(connection, dataset, seqs - of_vectors)
-        balance = parts.balance(dataset)
-        if (useless := balance.left_out) is not None:
-            kinds_left = by_words if useless == "vector" else kinds - by_words
-            kinds = kinds_left or kinds  # relevance is that of a search by the other leg
-            lists = _without(useless, lists)
-        fused = fuse_lists(lists, rag, waiting, balance)
-    text = next((run.query.text for run in runs if run.query.origin == "original"), "")
-    # BM25 ranks plain words well by itself, but ignores signs.
-    has_signs = any(not word.isalpha() for word in phrases or keywords_of(text))
-    is_preferred = rag.fusion_mode == "adaptive" and (
-        len(lists) > 1 or (len(lists) == 1 and lists[0].leg == "lexical" and has_signs)
-    )
-    found: list[Passage] = []
-    done = 0
-    while done < len(fused):
-        best = fused[done : max(top_k, 2 * done)]
-        done += len(best)
-        read = load_chunks(connection, dataset, [int(hit.key) for hit in best], damaged=damaged)
-        found += [
-            Passage(read[seq], hit.score, hit, by_words if seq in waiting else kinds)
-            for hit in best
-            if (seq := int(hit.key)) in read
-        ]
-        passages = found
-        if is_preferred:
-            known = parts.known_languages
-            passages = prefer_words(
-                found, text, rag.original_weight, known, phrases, question.loose
-            )
-        if is_enough is None or is_enough(passages):
-            break
-    else:
-        passages = passages if found else []
-    share = embedded_share(connection, within) if legs[-1].kind != "lex" else None
-    ms = (time.perf_counter() - started) * 1000
-    return HybridRun(tuple(runs), passages, len(fused), ms, damaged, words, balance, share)
+        pairs = zip(legs, prepared, strict=True)
+        runs = [rank_leg(connection, leg, question, one) for leg, one in pairs]
+        started, within = time.perf_counter(), legs[0].restriction
+        damaged = [error for run in runs for error in run.damaged]
+        seqs = {hit.seq for run in runs for hit in run.hits}
+        if parts.asks_server:  # which was asked before
+            seqs &= read_chunk_ids(connection, dataset, seqs).keys()
+        words = _find_words(connection, legs, runs, seqs)
+        lists = _ranked_lists(parts.rag, runs, seqs, words)
+        kinds = {run.query.kind for run in runs if not run.error and run.query.origin == "original"}
+        by_words, waiting, balance = frozenset(kinds & {"lex"}), frozenset[int](), PRIOR
+        if len(runs) == 1:
+            fused = single(lists[0]) if lists else []
+        else:
+            with_vector = {hit.seq for run in runs if run.leg == "vector" for hit in run.hits}
+            waiting = find_unembedded(connection, dataset, seqs - with_vector)
+            balance = parts.balance(dataset)
+            if (useless := balance.left_out) is not None:
+                # relevance is that of a search by the other leg, if it answered
+                kinds = {one for one in kinds if (one == "lex") == (useless == "vector")} or kinds
+                others = [ranked for ranked in lists if ranked.leg != useless]
+                lists = others if any(ranked.hits for ranked in others) else lists
+            fused = fuse_lists(lists, parts.rag, waiting, balance)
+        text = next((run.query.text for run in runs if run.query.origin == "original"), "")
+        # BM25 ranks plain words well by itself, but ignores signs.
+        has_signs = any(not word.isalpha() for word in within.containing or keywords_of(text))
+        is_preferred = parts.rag.fusion_mode == "adaptive" and (
+            len(lists) > 1 or (lists[:1] and lists[0].leg == "lexical" and has_signs)
+        )
+        scale, of_all = parts.rag.original_weight, frozenset(kinds)
+        found, passages, selected, done = list[Passage](), list[Passage](), list[Passage](), 0
+        while done < len(fused):
+            best = fused[done : max(top_k, 2 * done)]
+            done += len(best)
+            read = load_chunks(connection, dataset, [int(hit.key) for hit in best], damaged=damaged)
+            found += [
+                Passage(read[seq], hit.score, hit, by_words if seq in waiting else of_all)
+                for hit in best
+                if (seq := int(hit.key)) in read
+            ]
+            passages = found
+            if is_preferred:
+                known, loose = parts.known_languages, question.loose
+                passages = prefer_words(found, text, scale, known, within.containing, loose)
+            selected = choose(passages)
+            if len(selected) >= enough:
+                break
+        share = embedded_share(connection, within) if legs[-1].kind != "lex" else None
+        ms = (time.perf_counter() - started) * 1000
+    _report_legs(runs, words, stages)
+    note = f"{'none' if len(runs) == 1 else parts.rag.fusion_mode}: {len(fused)} candidates"
+    if balance.shift and parts.rag.fusion_mode == "adaptive":
+        note = f"{note}, vector share {balance.shift:+.2f}: {balance.reason}"
+    stages.ran("fuse", ms, f"{note} of {len(runs)} lists" if len(runs) > 2 else note)
+    for error in {error.document: error for error in damaged}.values():
+        stages.failed("read", 0.0, error)
+    is_read = len(fused) <= len(passages) + len(damaged)
+    is_exhausted = is_read and all(run.error or len(run.hits) < run.top_k for run in runs)
+    return Ranked(runs, passages, selected, is_exhausted, share)
 
 
 def _find_words(
@@ -438,39 +490,60 @@ def _find_words(
 ) -> FoundWords:
     """Return which words of the user's own query the passages have."""
     for leg, run in zip(legs, runs, strict=True):
-        if leg.engine is not None and run.query.origin == "original" and run.hits:
-            return find_words(
-                connection, leg.engine, leg.restriction, run.query.text, run.hits, seqs
-            )
+        if isinstance(leg, LexicalLeg) and run.query.origin == "original" and run.hits:
+            text, within = run.query.text, leg.restriction
+            return find_words(connection, leg.engine, within, text, run.hits, seqs)
     return NO_WORDS
 
 
-def _ranked_list(
-    run: LegRun, seqs: Collection[int], words: FoundWords, rag: RAGv2Settings
-) -> RankedList:
-    is_original = run.query.origin == "original"
-    return RankedList(
-        leg=run.leg,
-        engine=run.engine,
-        query=run.query.text,
-        origin=run.query.origin,
-        weight=rag.original_weight if is_original else rag.expansion_weight,
-        hits=[hit for hit in run.hits if hit.seq in seqs],
-        spread=run.spread,
-        words=words if is_original and run.leg == "lexical" else NO_WORDS,
-    )
+def _ranked_lists(
+    rag: RAGv2Settings, runs: Sequence[LegRun], seqs: set[int], words: FoundWords
+) -> list[RankedList]:
+    """Return the answers as lists with their weights."""
+    lists = []
+    for run in runs:
+        query, is_own = run.query, run.query.origin == "original"
+        weight = rag.original_weight if is_own else rag.expansion_weight
+        hits = [hit for hit in run.hits if hit.seq in seqs]
+        of_list = words if is_own and run.leg == "lexical" else NO_WORDS
+        ranked = RankedList(
+            run.leg, run.engine, query.text, query.origin, weight, hits, run.spread, of_list
+        )
+        lists += [] if run.error else [ranked]
+    return lists
 
 
-def _without(leg: Leg, lists: list[RankedList]) -> list[RankedList]:
-    """Return the other leg's lists; if it has no lists, return all, so that something is found."""
-    others = [ranked for ranked in lists if ranked.leg != leg]
-    return others if any(ranked.hits for ranked in others) else lists
+def _report_legs(runs: Sequence[LegRun], words: FoundWords, stages: StageLog) -> None:
+    """Report each leg; raise the first error if every one failed."""
+    for run in runs:
+        is_own = run.query.origin == "original"
+        if run.error is not None:
+            stages.failed(run.leg if is_own else f"{run.leg} expanded", run.ms, run.error)
+        elif is_own:
+            if run.fallback:
+                stages.fell_back(run.leg, run.fallback, reason="the index is behind the store")
+            notes = [f"{run.engine}: {len(run.hits)} hits"]
+            if run.leg == "lexical" and run.hits:
+                first = f"the first has {words.cover:.0%} of the words"
+                notes += [first] if words.cover < 1 else []
+                rare = f"passages with its rarest word: {len(words.rare)}"
+                notes += [rare] if words.rare else []
+            stages.ran(run.leg, run.ms, "; ".join(filter(None, (*notes, run.note))))
+    if done := [run for run in runs if not run.error and run.query.origin == "expansion"]:
+        counts = ", ".join(
+            f"{sum(run.leg == leg for run in done)} {leg}" for leg in ("lexical", "vector")
+        )
+        hits, ms = sum(len(run.hits) for run in done), sum(run.ms for run in done)
+        stages.ran("expanded legs", ms, f"{counts}: {hits} hits")
+    errors = [run.error for run in runs if run.error is not None]
+    if len(errors) == len(runs):
+        raise errors[0]
 
 
 def fuse_lists(
     lists: Sequence[RankedList],
     rag: RAGv2Settings,
-    unembedded: AbstractSet[Key] = frozenset(),
+    unembedded: frozenset[int] = frozenset(),
     balance: Balance = PRIOR,
 ) -> list[FusedHit]:
     """Fuse the lists as the settings say."""
@@ -528,9 +601,6 @@ def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float
     The age is that of the document at the timestamp ``now``, by the same date that ``after`` and
     ``before`` compare. It is 0 for a document without a date or with a future one. Negative scores
     stay.
-
-    >>> favour_recent([], 30.0, 0.0)
-    []
     """
     aged = []
     for passage in passages:
@@ -549,95 +619,125 @@ def share_of(size: int, cap: int) -> int:
 
 def _shares(parts: SearchParts, passages: Sequence[Passage], cap: int) -> dict[str, int]:
     """Return how many passages the documents with more than ``cap`` may give, by their keys."""
-    names: dict[str, set[str]] = {}
-    of_each: dict[str, int] = {}
+    files: dict[str, list[str]] = {}
     for passage in passages:
-        names.setdefault(passage.document, set()).add(passage.chunk.source_doc_id)
-        of_each[passage.document] = of_each.get(passage.document, 0) + 1
-    full = [key for key, count in of_each.items() if count > cap] if cap > 1 else []
+        files.setdefault(passage.document, []).append(passage.chunk.source_doc_id)
+    full = {key: {*names} for key, names in files.items() if len(names) > cap > 1}
     if not full:
         return {}
-    wanted = {name for key in full for name in names[key]}
     with parts.database.read() as connection:
-        size = read_sizes(connection, wanted)
-    return {key: share_of(sum(size.get(name, 0) for name in names[key]), cap) for key in full}
+        size = read_sizes(connection, chain.from_iterable(full.values()))
+    return {
+        key: share_of(sum(size.get(one, 0) for one in names), cap) for key, names in full.items()
+    }
 
 
-def _plan_expansion(
-    parts: SearchParts, request: SearchRequest, stages: StageLog
-) -> ExpansionPlan | None:
-    """Return the plan of an expansion if the call wants one and the query has no typed lines."""
-    if not request.expand:
-        return None
-    if request.query.is_typed:
-        stages.skipped("expand", "the query is typed")
-        return None
-    return ExpansionPlan(parts, strict=stages.strict)
+def refine(
+    parts: SearchParts, request: SearchRequest, candidates: Sequence[Passage], stages: StageLog
+) -> tuple[list[Passage], float]:
+    """Return the passages of the answer and the confidence in them, 0 if there are no passages.
+
+    A stage that fails does not change the passages.
+    """
+    rag, query, passages, confidence = parts.rag, request.query, list(candidates), 0.0
+    if request.rerank and passages:
+        options = RerankOptions(
+            candidates=rag.rerank_candidates,
+            blend=rag.rerank_blend,
+            weight=rag.rerank_weight,
+            budget_ms=rag.rerank_budget_ms,
+            top_n=rag.rerank_top_n,
+        )
+        with stages.run("rerank", survives=CatalogError) as notes:
+            text, cached = query.about(request.mode), parts.rerank_cache
+            done = rerank_passages(passages, text, parts.reranker, cached, options)
+            passages = done.passages
+            notes.append(done.note)
+            if done.error is not None:  # it stopped; scores until then count
+                raise done.error
+    if request.threshold == 0:
+        passages = passages[: request.top_k]  # no later stage asks for more
+    if not passages:
+        stages.skipped("relevance", "no passage")
+    else:
+        with stages.run("relevance") as notes:
+            passages, confidence = judge_relevance(
+                passages, query.lexical_text, parts.calibration, query.phrases
+            )
+            notes.append(f"best {passages[0].relevance:.2f}, confidence {confidence:.2f}")
+    if request.threshold > 0:
+        with stages.run("threshold") as notes:
+            before, passages = len(passages), keep_relevant(passages, request.threshold)
+            notes.append(f"{len(passages)} of {before} kept")
+    passages = passages[: request.top_k]
+    if rag.token_budget:
+        with stages.run("token budget") as notes:
+            before, counter = len(passages), parts.library.model.encoder.counter
+            passages = keep_within_budget(passages, rag.token_budget, counter)
+            notes.append(f"{len(passages)} of {before} kept")
+    timed = [is_timed(one.chunk) for one in passages]
+    passages = [
+        one._replace(snippet=find_snippet(one.chunk, query.words, rag.snippet_chars, query.phrases))
+        if has_time
+        else one
+        for one, has_time in zip(passages, timed, strict=True)
+    ]
+    if rag.temporal_enabled and not any(timed):
+        stages.skipped("temporal", "no timed passage")
+    elif rag.temporal_enabled:
+        with stages.run("temporal", survives=Exception) as notes:
+            passages, note = add_evidence(
+                passages,
+                parts.database,
+                transcript_seconds=rag.temporal_transcript_seconds,
+                frame_seconds=rag.temporal_frame_seconds,
+            )
+            notes.append(note)
+    return passages, confidence
 
 
-def fusion_of(run: HybridRun, rag: RAGv2Settings) -> str:
-    """Return the name of the fusion for explanations."""
-    return "none" if len(run.legs) == 1 else rag.fusion_mode
-
-
-def _report(run: HybridRun, rag: RAGv2Settings, stages: StageLog) -> None:
-    """Report every stage; raise the first error if every leg failed."""
-    for leg in run.legs:
-        if leg.query.origin == "original":
-            _report_leg(leg, run.words, stages)
-    expanded = [leg for leg in run.legs if leg.query.origin == "expansion"]
-    for leg in expanded:
-        if leg.error is not None:
-            stages.failed(f"{leg.leg} expanded", leg.ms, leg.error)
-    if done := [leg for leg in expanded if leg.error is None]:
-        counts = [
-            f"{sum(leg.leg == name for leg in done)} {name}" for name in ("lexical", "vector")
+def to_results(
+    parts: SearchParts, params: SearchParams, found: Found, started: float
+) -> SearchResults:
+    """Return the public form of what a search found that began at ``started``."""
+    request, stages, shown = found.request, found.stages, dict[Evidence | None, int | None]()
+    shown[None] = None
+    with stages.run("shape"):
+        results = [
+            to_result(
+                passage,
+                rank,
+                query=request.query,
+                fusion=found.fusion,
+                snippet_chars=parts.rag.snippet_chars,
+                explain=params.explain,
+                evidence_at=shown.setdefault(passage.evidence, rank),
+            )
+            for rank, passage in enumerate(found.passages, start=1)
         ]
-        hits, ms = sum(len(leg.hits) for leg in done), sum(leg.ms for leg in done)
-        stages.ran("expanded legs", ms, f"{', '.join(counts)}: {hits} hits")
-    errors = [leg.error for leg in run.legs if leg.error is not None]
-    if len(errors) == len(run.legs):
-        raise errors[0]
-    fusion = fusion_of(run, rag)
-    note = f"{fusion}: {run.candidates} candidates"
-    if fusion == "adaptive" and run.balance.shift:
-        note = f"{note}, vector share {run.balance.shift:+.2f}: {run.balance.reason}"
-    if len(run.legs) > 2:
-        note = f"{note} of {len(run.legs)} lists"
-    stages.ran("fuse", run.ms, note)
-    for error in {error.document: error for error in run.damaged}.values():
-        stages.failed("read", 0.0, error)
-
-
-def _report_leg(run: LegRun, words: FoundWords, stages: StageLog) -> None:
-    if run.error is not None:
-        stages.failed(run.leg, run.ms, run.error)
-        return
-    if run.fallback:
-        stages.fell_back(run.leg, run.fallback, reason="the index is behind the store")
-    notes = [f"{run.engine}: {len(run.hits)} hits"]
-    if run.leg == "lexical" and run.hits:
-        notes += [f"the first has {words.cover:.0%} of the words"] if words.cover < 1 else []
-        notes += [f"passages with its rarest word: {len(words.rare)}"] if words.rare else []
-    stages.ran(run.leg, run.ms, "; ".join(filter(None, (*notes, run.note))))
-
-
-def _tell_waiting(found: Found) -> Iterator[str]:
-    """Return a note on the share of passages that can be found by meaning, unless it is all."""
+    notes = [*request.query.readings]
     if found.share is not None:
-        is_alone = found.request.mode == "vector"
-        others = "no other passages were searched" if is_alone else "by words: all"
-        yield f"by meaning: {math.floor(100 * found.share)} % of the passages so far; {others}"
-
-
-def _age(passage: Passage) -> float:
-    """Return what puts the newest documents first, and those without a date last."""
-    return math.inf if passage.chunk.dated is None else -passage.chunk.dated
-
-
-def _name_damaged(stages: StageLog) -> Iterator[str]:
-    """Name the documents whose damaged passages or vectors were left out."""
-    notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
-    yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
-    if len(notes) > _DAMAGED:
-        yield f"{len(notes) - _DAMAGED} more documents are damaged: run 'catalog doctor'"
+        others = "no other passages were searched" if request.mode == "vector" else "by words: all"
+        percent = math.floor(100 * found.share)
+        notes.append(f"by meaning: {percent} % of the passages so far; {others}")
+    notes += request.notes
+    lost = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
+    notes += [note.partition(": ")[2] for note in lost[:_DAMAGED]]
+    if len(lost) > _DAMAGED:
+        notes.append(f"{len(lost) - _DAMAGED} more documents are damaged: run 'catalog doctor'")
+    if not results:
+        notes += explain_nothing(parts.library, params, request, stages)
+    return SearchResults(
+        tuple(results),
+        query=params.query,
+        datasets=tuple(request.restriction.datasets),
+        mode=request.mode,
+        stages=tuple(stages.reports),
+        elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+        confidence=found.confidence,
+        low_confidence=found.confidence < parts.rag.low_confidence_below,
+        agent=params.agent,
+        searched=None if results else tell_searched(parts.library, params, request),
+        nearest=() if results else tuple(find_nearest(parts, request)),
+        notes=tuple(notes),
+    )

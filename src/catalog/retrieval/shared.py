@@ -8,7 +8,7 @@ from catalog.core.open_services import OpenServices
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 _services: OpenServices[Searcher] = OpenServices()
 _last: tuple[Settings, str] | None = None
@@ -21,7 +21,7 @@ def shared_service(*, make_store: bool = False) -> Searcher:
     """
     from catalog.core.settings import get_settings
     from catalog.library.library import Library
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
     from catalog.store.database import require_store
 
     settings = get_settings()

@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
 
+Status = Literal["ran", "skipped", "failed"]
 OnStage = Callable[[StageReport], object]
 
 
@@ -38,8 +40,7 @@ class StageLog:
 
         If the search ``survives`` an error, it is reported as the step's failure and not raised.
         """
-        notes: list[str] = []
-        started = time.perf_counter()
+        notes, started = list[str](), time.perf_counter()
         try:
             yield notes
         except survives as error:
@@ -49,16 +50,15 @@ class StageLog:
 
     def ran(self, name: str, ms: float, note: str = "") -> None:
         """Report that the step did its work."""
-        self._add(StageReport(name=name, status="ran", ms=round(ms, 3), note=note))
+        self._add(name, "ran", ms, note)
 
     def skipped(self, name: str, note: str) -> None:
         """Report that the step was left out, with the reason."""
-        self._add(StageReport(name=name, status="skipped", ms=0.0, note=note))
+        self._add(name, "skipped", 0.0, note)
 
     def failed(self, name: str, ms: float, error: BaseException) -> None:
         """Report that the step failed and the search goes on without it; ``strict`` raises."""
-        note = f"{type(error).__name__}: {error}"
-        self._add(StageReport(name=name, status="failed", ms=round(ms, 3), note=note))
+        self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
         tell_failure(name, error)
         if self.strict:
             raise StageFailedError(f"stage {name} failed: {error}") from error
@@ -78,7 +78,10 @@ class StageLog:
             if one.status == "failed":
                 log.warning("%s failed, the search continues without it: %s", one.name, one.note)
 
-    def _add(self, report: StageReport) -> None:
+    def _add(
+        self, name: str, status: Literal["ran", "skipped", "failed"], ms: float, note: str
+    ) -> None:
+        report = StageReport(name=name, status=status, ms=round(ms, 3), note=note)
         self.reports.append(report)
         if self._on_stage is not None:
             self._on_stage(report)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from catalog.core.answers import Answer, AnswerEvent
     from catalog.core.results import SearchResult, SearchResults
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 _dispatcher = get_dispatcher(__name__)
 _REMEMBERED = 3000  # tokens of a conversation

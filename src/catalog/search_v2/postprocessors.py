@@ -20,7 +20,6 @@ from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence
-from catalog.retrieval.refine import refine
 from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
 from catalog.retrieval.request import check_search, for_agent, make_request, search_arguments
 from catalog.retrieval.rerank.scoring import (
@@ -29,6 +28,7 @@ from catalog.retrieval.rerank.scoring import (
     as_rerank_errors,
     rerank_passages,
 )
+from catalog.retrieval.search import refine
 from catalog.retrieval.select import (
     keep_distinct,
     keep_few_of_each,
@@ -51,7 +51,7 @@ from catalog.store.engine_types import Restriction
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
     from catalog.retrieval.rerank import Reranker
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
     from catalog.store import Database
 
 _log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from catalog.search_v2.retrievers import CatalogRetriever
 if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
 
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 NOTHING = "No passage was found."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -18,19 +18,17 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field
 
-from catalog.core.errors import DamagedDocumentError, InputError
+from catalog.core.errors import DamagedDocumentError, InputError, QueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expansion import PROMPT, ExpansionPlan, LexVecSource
+from catalog.retrieval.expansion import PROMPT, Expander, LexVecSource
 from catalog.retrieval.legs import (
     LegQuery,
+    LexicalLeg,
     Question,
-    lexical_leg,
+    VectorLeg,
     plan_legs,
-    plan_own_legs,
-    question_about,
-    vector_leg,
 )
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
@@ -41,7 +39,7 @@ from catalog.retrieval.request import (
     search_arguments,
     take_similarity_top_k,
 )
-from catalog.retrieval.search import MakeLegs, find
+from catalog.retrieval.search import expand, find, question_about
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
@@ -62,7 +60,7 @@ from catalog.store.engine_types import Restriction
 from catalog.store.lexical.base import LexicalEngine
 
 if TYPE_CHECKING:
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +85,9 @@ class LegRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         leg = self.leg
         question, damaged = to_question(query_bundle), list[DamagedDocumentError]()
-        prepared = leg.prepare(leg, question) if leg.prepare else None
+        prepared = leg.prepare(question)
         with self._database.snapshot(), self._database.read() as connection:
-            hits = leg.rank(connection, leg, leg.sub_query_for(question), prepared).hits
+            hits = leg.rank(connection, leg.about(question), prepared).hits
             seqs = [hit.seq for hit in hits]
             chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
         for error in damaged:
@@ -125,7 +123,7 @@ class LexicalRetriever(LegRetriever):
         top_k: int,
         sub_query: SubQuery | None = None,
     ) -> None:
-        super().__init__(database, lexical_leg(database, engine, restriction, top_k, sub_query))
+        super().__init__(database, LexicalLeg(restriction, top_k, sub_query, database, engine))
 
 
 class VectorRetriever(LegRetriever):
@@ -149,15 +147,15 @@ class VectorRetriever(LegRetriever):
         top_k: int,
         sub_query: SubQuery | None = None,
     ) -> None:
-        super().__init__(parts.database, vector_leg(parts, restriction, top_k, sub_query))
+        super().__init__(parts.database, VectorLeg(restriction, top_k, sub_query, parts))
 
 
 class HybridRetrieverV2(FusionRetriever):
     """The legs of one query at the same time, fused as the settings say.
 
     A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` has the
-    reports of the last retrieval, so build one retriever for each query. With an ``expansion`` its
-    lines are searched as well, by the legs that ``make_legs`` makes.
+    reports of the last retrieval, so build one retriever for each query. The legs that ``expand``
+    returns for the question are searched as well.
     """
 
     legs: tuple[LegQuery, ...]
@@ -170,25 +168,17 @@ class HybridRetrieverV2(FusionRetriever):
         *,
         top_k: int,
         stages: StageLog | None = None,
-        expansion: ExpansionPlan | None = None,
-        make_legs: MakeLegs | None = None,
+        expand: Callable[[Question], Sequence[LegQuery]] | None = None,
     ) -> None:
         super().__init__([LegRetriever(parts.database, leg) for leg in legs], top_k)
-        self._parts, self._expansion, self._make_legs = parts, expansion, make_legs
+        self._parts, self._expand = parts, expand
         vars(self).update(legs=tuple(legs), stages=stages or StageLog())
 
     def find(self, question: Question) -> list[Passage]:
         """Return the passages of ``retrieve`` without making nodes or reporting to callbacks."""
-        run = find(
-            self._parts,
-            self.legs,
-            question,
-            self.similarity_top_k,
-            self.stages,
-            plan=self._expansion,
-            make_legs=self._make_legs,
-        )
-        return run.passages
+        added = () if self._expand is None else self._expand(question)
+        legs = [*self.legs, *added]
+        return find(self._parts, legs, question, self.similarity_top_k, self.stages).passages
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return to_nodes(self.find(to_question(query_bundle)), self._parts.database)
@@ -276,7 +266,7 @@ def plan_retriever(
     depths: tuple[int | None, int | None, int | None] = (None, None, None),
     *,
     stages: StageLog | None = None,
-    expansion: ExpansionPlan | None = None,
+    expander: Expander | None = None,
 ) -> HybridRetrieverV2:
     """Return the retriever of one request; depths default to the settings.
 
@@ -294,13 +284,19 @@ def plan_retriever(
         k_lex=k_lex or rag.fts_top_k,
         k_dense=k_dense or rag.vector_top_k,
     )
+    legs, stages = make_legs(query.parts), stages or StageLog()
+    if not legs:
+        raise QueryError(f"the typed query has no part for mode {request.mode}")
+
+    def more(question: Question) -> list[LegQuery]:
+        return make_legs(expand(parts, legs, question, stages, expander))
+
     return HybridRetrieverV2(
         parts,
-        plan_own_legs(make_legs, query, request.mode),
+        legs,
         top_k=k_fused or rag.fusion_top_k,
         stages=stages,
-        expansion=expansion,
-        make_legs=make_legs,
+        expand=None if expander is None else more,
     )
 
 
@@ -347,9 +343,9 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         params = replace(self._params, query=query_bundle.query_str)
         request = read_request(params, parts, stages)
         depths = (*self._depths, self.similarity_top_k)
-        plan = self._plan(parts, request)
-        retriever = plan_retriever(parts, request, depths, stages=stages, expansion=plan)
-        question = question_about(to_question(query_bundle), request.query, request.mode)
+        expander = None if request.query.is_typed else self._expander(parts)
+        retriever = plan_retriever(parts, request, depths, stages=stages, expander=expander)
+        question = question_about(to_question(query_bundle), request)
         passages = retriever.find(question)
         stages.log_failures(_log)
         return to_nodes(passages, parts.database)
@@ -365,9 +361,8 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
             _check_narrow([name])
             super().__setattr__(name, value)
 
-    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
-        """Return the plan of an expansion; none here."""
-        del parts, request
+    def _expander(self, parts: SearchParts) -> Expander | None:  # noqa: ARG002  (none here)
+        """Return what expands queries, ``None`` if nothing does."""
         return None
 
 
@@ -410,11 +405,8 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
         super().__init__(dataset, **settings)
         self._given_llm = None if llm is None else as_language_model(llm)
 
-    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
-        if request.query.is_typed:
-            return None
-        expander = None if self._given_llm is None else parts.expander_of(self._given_llm)
-        return ExpansionPlan(parts, strict=self._params.strict, expander=expander)
+    def _expander(self, parts: SearchParts) -> Expander:
+        return parts.expander_of(self._given_llm) if self._given_llm else parts.expander
 
 
 class LexVecQueryTransform(BaseQueryTransform):

@@ -10,8 +10,7 @@ from catalog.core.arguments import takes_self
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import searching
 from catalog.retrieval.request import for_agent
-from catalog.retrieval.search import find_passages
-from catalog.retrieval.searcher import Searcher
+from catalog.retrieval.search import Searcher, find_passages
 from catalog.search_v2.nodes import to_nodes, to_question
 
 _log = logging.getLogger(__name__)

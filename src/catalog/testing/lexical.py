@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
-from catalog.retrieval.legs import Question, lexical_leg, run_leg
+from catalog.retrieval.legs import LexicalLeg, Question, run_leg
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
@@ -281,10 +281,12 @@ class LexicalContract(LexicalRestrictions):
             ("!!! ->", [arrow]),
             ("=>", []),
         ):
-            run = run_leg(database, lexical_leg(database, engine, WHOLE, 10), Question(signs))
+            run = run_leg(database, LexicalLeg(WHOLE, 10, None, database, engine), Question(signs))
             assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), signs
         within = Restriction("notes", Scope.of(["notes:a.md"]))
-        assert not run_leg(database, lexical_leg(database, engine, within, 10), Question("->")).hits
+        assert not run_leg(
+            database, LexicalLeg(within, 10, None, database, engine), Question("->")
+        ).hits
 
     def test_a_word_that_is_there_is_not_corrected(
         self, database: Database, engine: LexicalEngine

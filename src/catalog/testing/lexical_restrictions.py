@@ -16,7 +16,7 @@ from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
-from catalog.retrieval.legs import Question, lexical_leg, run_leg
+from catalog.retrieval.legs import LexicalLeg, Question, run_leg
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.base import LexicalEngine
@@ -256,12 +256,14 @@ class LexicalRestrictions:
         put(database, "notes", "b.md", "大阪は大きい。")
         for phrase, wanted in (("日本の首都", [city]), ("東京", [city]), ("名古屋", [])):
             within = Restriction("notes", containing=(phrase,))
-            run = run_leg(database, lexical_leg(database, engine, within, 10), Question(phrase))
+            run = run_leg(
+                database, LexicalLeg(within, 10, None, database, engine), Question(phrase)
+            )
             assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), phrase
         # what a model adds to the question is ranked or not found at all
         added = SubQuery("lex", "zebra", origin="expansion")
         within = Restriction("notes", containing=("東京",))
-        run = run_leg(database, lexical_leg(database, engine, within, 10, added), Question("東京"))
+        run = run_leg(database, LexicalLeg(within, 10, added, database, engine), Question("東京"))
         assert list(run.hits) == []
 
     def test_a_phrase_of_stop_words_is_found_where_it_is_required(

@@ -49,7 +49,7 @@ def test_the_leg_keeps_to_its_scope(tmp_path: Path):
         Indexer(library).build(docs, "notes")
         within = Restriction("notes", Scope.of(["notes:b.md"]))
         leg = PrecomputedLeg(library.database, within, 5, semantic, [1, 0])
-        run = run_leg(leg.leg, Question("anything"))
+        run = run_leg(library.database, leg.leg, Question("anything"))
         assert run.error is None
         assert [node.node.metadata["path"] for node in leg.retrieve("anything")] == ["b.md"]
         nothing = PrecomputedLeg(

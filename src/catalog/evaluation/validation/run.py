@@ -27,7 +27,7 @@ from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs,
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 class DatasetSources:
@@ -272,7 +272,7 @@ class SuiteRunner:
         if self._suite.mode == "lexical" or not alone:
             return EmbeddingTimes(len(texts))
         parts = self._service.with_settings(_FRESH).parts
-        model, batched, cached = parts.model, [], []
+        model, batched, cached = parts.query_vectors.model, [], []
         for _ in range(self._suite.repeats):
             started = self._clock()
             model.embed([model.query_prefix + text for text in texts])

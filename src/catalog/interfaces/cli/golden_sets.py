@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
     from catalog.retrieval.parts import SearchParts
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
 
 app = typer.Typer(
@@ -97,7 +97,7 @@ def calibrate(
     from catalog.core.params import MODES
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
     known_mode = known_name("--mode", mode, MODES)
     if (golden is None) != undo:
@@ -235,7 +235,7 @@ def validate(
     from catalog.evaluation.validation.suite import read_suite
     from catalog.evaluation.validation.validation_report import validation_lines
     from catalog.evaluation.validation.verdict import Validation, validation_dict
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
     if example == (suite is not None):
         raise typer.BadParameter("give either --suite or --example")

@@ -128,7 +128,7 @@ def _measure(
 ) -> EvalRun:
     from catalog.evaluation.answer_runs import make_job, run_answers
     from catalog.evaluation.golden import find_label_warnings
-    from catalog.retrieval.searcher import Searcher
+    from catalog.retrieval.search import Searcher
 
     with open_library(context, store) as library:
         assert not isinstance(params.dataset, list)

@@ -361,8 +361,7 @@ def _best_starts(
         for _, last, added in held[number:]:
             if last >= first + size:
                 break
-            tokens |= added
-            if (rank := words.rank_of(tokens, 0)[:2]) > most:
+            if added & ~tokens and (rank := words.rank_of(tokens := tokens | added)) > most:
                 best, most = (last - size + 1, first), rank
     return best
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,22 +111,27 @@ class PrecomputedLeg(LegRetriever):
         semantic: SemanticContextRetriever,
         query_embedding: EmbeddingVector,
     ) -> None:
-        ask = partial(_search, semantic, query_embedding)
-        super().__init__(database, LegQuery("vec", restriction, top_k, None, ask))
+        leg = _GivenVectors(restriction, top_k, None, semantic, query_embedding)
+        super().__init__(database, leg)
 
 
-def _search(
-    semantic: SemanticContextRetriever,
-    query_embedding: EmbeddingVector,
-    connection: Connection,
-    leg: LegQuery,
-    sub_query: SubQuery,
-    _: None,
-) -> LegRun:
-    index = semantic.index
+@dataclass(frozen=True)
+class _GivenVectors(LegQuery):
+    """The leg by precomputed embeddings."""
+
+    semantic: SemanticContextRetriever
+    query_embedding: EmbeddingVector
+
+    def rank(self, connection: Connection, sub_query: SubQuery, prepared: None) -> LegRun:  # noqa: ARG002
+        """Return the answer in the state that the connection sees."""
+        return _search(connection, self, sub_query)
+
+
+def _search(connection: Connection, leg: _GivenVectors, sub_query: SubQuery) -> LegRun:
+    semantic, index = leg.semantic, leg.semantic.index
     scores = np.empty(0, dtype=np.float32)
     if len(index) > 0:
-        vector = index.check(query_embedding)
+        vector = index.check(leg.query_embedding)
         scores = index.similarities(vector[None])[0]
     spread = Spread(float(scores.mean()), float(scores.std())) if scores.size else FLAT
     hits: dict[int, float] = {}
