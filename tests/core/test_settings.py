@@ -16,6 +16,7 @@ def test_the_defaults_are_the_seeds():
     assert (rag.chunk_size, rag.chunk_overlap) == (800, 120)
     assert (rag.vector_top_k, rag.fts_top_k, rag.fusion_top_k, rag.rrf_k) == (20, 20, 30, 60)
     assert (rag.original_weight, rag.expansion_weight) == (2.0, 1.0)
+    assert (rag.bonus_first, rag.bonus_second) == (0.05, 0.02)
     assert rag.rerank_candidates == 3  # the seed's 40 cost many times as much and find no more
     assert rag.cache_ttl_seconds == 7 * 24 * 3600
 

@@ -122,7 +122,7 @@ def test_any_name_is_one_of_a_medium_and_of_a_sidecar_or_not():
             path = "/".join(os.fsdecode(odd_name(chance)) for _ in range(chance.randrange(1, 4)))
             find_medium(path)
             list(possible_originals(path))
-            is_rightly_named(path.rpartition("/")[2], ())
+            is_rightly_named(path.rpartition("/")[2], (), ())
             is_metadata(path)
 
 

@@ -453,7 +453,8 @@ def find(
         is_preferred = parts.rag.fusion_mode == "adaptive" and (
             len(lists) > 1 or (lists[:1] and lists[0].leg == "lexical" and has_signs)
         )
-        scale, of_all = parts.rag.original_weight, frozenset(kinds)
+        scale = parts.rag.lexical_weight * parts.rag.original_weight
+        of_all = frozenset(kinds)
         found, passages, selected, done = list[Passage](), list[Passage](), list[Passage](), 0
         while done < len(fused):
             best = fused[done : max(top_k, 2 * done)]
@@ -503,7 +504,8 @@ def _ranked_lists(
     lists = []
     for run in runs:
         query, is_own = run.query, run.query.origin == "original"
-        weight = rag.original_weight if is_own else rag.expansion_weight
+        weight = rag.lexical_weight if run.leg == "lexical" else rag.vector_weight
+        weight *= rag.original_weight if is_own else rag.expansion_weight
         hits = [hit for hit in run.hits if hit.seq in seqs]
         of_list = words if is_own and run.leg == "lexical" else NO_WORDS
         ranked = RankedList(
@@ -521,7 +523,7 @@ def _report_legs(runs: Sequence[LegRun], words: FoundWords, stages: StageLog) ->
             stages.failed(run.leg if is_own else f"{run.leg} expanded", run.ms, run.error)
         elif is_own:
             if run.fallback:
-                stages.fell_back(run.leg, run.fallback, reason="the index is behind the store")
+                stages.fell_back(run.leg, run.fallback, reason=run.fallback.partition(",")[0])
             notes = [f"{run.engine}: {len(run.hits)} hits"]
             if run.leg == "lexical" and run.hits:
                 first = f"the first has {words.cover:.0%} of the words"
@@ -551,7 +553,8 @@ def fuse_lists(
         return adaptive(lists, balance, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
         return relative_score(lists, unembedded=unembedded)
-    return rrf(lists, k=rag.rrf_k, unembedded=unembedded)
+    bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}
+    return rrf(lists, k=rag.rrf_k, unembedded=unembedded, **bonuses)
 
 
 def prefer_words(

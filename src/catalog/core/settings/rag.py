@@ -133,6 +133,10 @@ class RAGv2Settings(BaseSettings):
     rrf_k: int = setting(60, "The constant k of 1 / (k + rank), of fusion_mode rrf.", (1, 1000))
     original_weight: float = setting(2.0, "Weight of lists for the user's own query.", (0.0, 100.0))
     expansion_weight: float = setting(1.0, "Weight of lists for expanded queries.", (0.0, 100.0))
+    lexical_weight: float = setting(1.0, "Factor on the weight of lexical lists.", (0.0, 100.0))
+    vector_weight: float = setting(1.0, "Factor on the weight of vector lists.", (0.0, 100.0))
+    bonus_first: float = setting(0.05, "Added by rrf to the first of an own list.", (0.0, 10.0))
+    bonus_second: float = setting(0.02, "Added by rrf to its second and third.", (0.0, 10.0))
     max_chunks_per_doc: int = setting(
         3, "Passages of one document in the results; 0: no limit.", (0, 1000)
     )
