@@ -140,10 +140,10 @@ def test_the_environments_v2_settings_change_neither_answer_nor_service(
         for name, value in changed.items():
             monkeypatch.setenv(f"IDX_RAG_V2__{name.upper()}", str(value))
         assert answers(catalog.search.search) == expected
-    assert len(catalog.search._services) == 1
+    assert len(catalog.search._services._services) == 1
     monkeypatch.setenv("IDX_EMBEDDING__BATCH_SIZE", "7")
     assert answers(catalog.search.search) == expected
-    assert len(catalog.search._services) == 2
+    assert len(catalog.search._services._services) == 2
 
 
 def test_the_model_reads_a_plain_users_metadata_but_not_the_documents_id(indexed, encoder):

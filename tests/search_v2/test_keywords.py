@@ -11,7 +11,7 @@ from catalog.library.indexing import Indexer
 from catalog.retrieval.fusion import OTHER_JOINTS, FoundWords, RankedList, rrf
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import find_words, how_written, keywords_of, looks_like_name
-from catalog.retrieval.search import prefer_words
+from catalog.retrieval.select import prefer_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction

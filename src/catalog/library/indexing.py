@@ -57,7 +57,7 @@ class Removal:
     notes: tuple[str, ...]
 
 
-class Comparison(TypedDict, total=False):
+class ComparedAs(TypedDict, total=False):
     """How a folder is compared: whether most files may vanish, all are read, settings apply."""
 
     allow_deletions: bool
@@ -65,7 +65,7 @@ class Comparison(TypedDict, total=False):
     apply_settings: bool
 
 
-class RunOptions(Comparison, total=False):
+class RunOptions(ComparedAs, total=False):
     """How a run goes: if ``pause`` returns true, the next run embeds the rest."""
 
     progress: Progress | None
@@ -176,7 +176,7 @@ class Indexer:
         """Bring a dataset in line with its folder; see :meth:`build`."""
         return self.build(None, dataset, **options)
 
-    def preview(self, dataset: str, **options: Unpack[Comparison]) -> SyncPreview:
+    def preview(self, dataset: str, **options: Unpack[ComparedAs]) -> SyncPreview:
         """Return what :meth:`update` would do; it may hash files, and writes nothing."""
         library = self._library
         stored = stored_dataset(library, dataset)
@@ -202,7 +202,7 @@ class Indexer:
         )
 
     def _compare(
-        self, source: StoredDataset, pipeline: str, options: Comparison | RunOptions
+        self, source: StoredDataset, pipeline: str, options: ComparedAs | RunOptions
     ) -> FolderChanges:
         if not source.root:
             raise SourceError(

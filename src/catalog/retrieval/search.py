@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -15,16 +15,14 @@ from catalog.core.arguments import takes_self
 from catalog.core.errors import CatalogError, QueryError
 from catalog.core.params import Mode, SearchParams
 from catalog.core.query import SubQuery
-from catalog.core.results import Evidence, Recency, SearchResults
+from catalog.core.results import Evidence, SearchResults
 from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.library import Library
 from catalog.retrieval.expansion import Expander, choose_sub_queries
 from catalog.retrieval.fusion import (
-    AS_WRITTEN,
     DEPTH,
-    HAS_WORDS,
     NO_WORDS,
     PRIOR,
     Balance,
@@ -49,22 +47,24 @@ from catalog.retrieval.nothing_found import explain_nothing, find_nearest, tell_
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import (
-    cover_of,
     find_words,
-    how_written,
     keywords_of,
-    looks_like_name,
 )
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.retrieval.select import (
+    MOST_KEYWORDS,
+    favour_recent,
     keep_distinct,
     keep_few_of_each,
     keep_relevant,
     keep_within_budget,
+    prefer_words,
     select_by_keyword,
+    share_of,
+    shares_of,
 )
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.snippets import find_snippet
@@ -76,11 +76,9 @@ from catalog.store.embedding_cache import embedded_share, find_unembedded
 from catalog.store.engine_types import (
     Restriction,
     read_chunk_ids,
-    read_sizes,
     read_stamps,
     sizes_within,
 )
-from catalog.store.lexical.languages import language_of_letters
 from catalog.store.listing import (
     allowed_documents,
     count_documents,
@@ -92,12 +90,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
-LONG_DOCUMENT = 20  # passages for each that a document may give, if these are more than the setting
 ROUTED = 100  # best passages of the lexical index whose documents the router may choose
 _DAMAGED = 3  # documents named in notes
-_MOST_KEYWORDS = 3  # of a query that puts passages with all words first
 _COMPARISON = "catalog.search_v2.compare_with_v1"
-_LETTERS_READ = 1000  # characters of a passage that are read to find its script
 Choose = Callable[[list[Passage]], list[Passage]]
 
 
@@ -298,7 +293,7 @@ def _gather(
             stages.skipped(leg, f"mode is {mode}")
     bound = replace(within, without=query.exclusions, containing=query.required)
     read = 2 * max(top_k, rag.rerank_candidates if request.rerank else 0)
-    is_reordered = keywords_of(query.lexical_text, _MOST_KEYWORDS) or query.phrases or query.loose
+    is_reordered = keywords_of(query.lexical_text, MOST_KEYWORDS) or query.phrases or query.loose
     half_life = request.recency_half_life_days
     if is_reordered or half_life > 0:
         read = max(rag.fusion_top_k, read)
@@ -313,7 +308,7 @@ def _gather(
         if rag.chunk_selection == "keyword":
             kept = select_by_keyword(kept, question.text)
         kept = keep_distinct(kept) if request.distinct else kept
-        return keep_few_of_each(kept, cap, _shares(parts, kept, cap))
+        return keep_few_of_each(kept, cap, shares_of(parts, kept, cap))
 
     if request.expand and query.is_typed:
         stages.skipped("expand", "the query is typed")
@@ -555,84 +550,6 @@ def fuse_lists(
         return relative_score(lists, unembedded=unembedded)
     bonuses = {"bonus_first": rag.bonus_first, "bonus_second": rag.bonus_second}
     return rrf(lists, k=rag.rrf_k, unembedded=unembedded, **bonuses)
-
-
-def prefer_words(
-    passages: Sequence[Passage],
-    query: str,
-    scale: float,
-    known: Collection[str] = (),
-    phrases: tuple[str, ...] = (),
-    loose: tuple[str, ...] = (),
-) -> list[Passage]:
-    """Sort fused passages again by the words that they contain, best first.
-
-    A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
-    contain them, and a higher one if they are written as in the query. Passages with ``loose``
-    phrases, which do not bind, gain by the share of them that they contain. ``scale`` is the weight
-    of the keyword list. If the model knows only the languages ``known``, a passage in letters of
-    neither these nor the query loses half of its score, because its vector is mostly noise.
-    """
-    keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
-    has_name, ordered = any(map(looks_like_name, keywords)), []
-    for passage in passages:
-        hit, text = passage.fused, passage.chunk.text
-        by_words = hit.originals("lexical")
-        letters = language_of_letters(text[:_LETTERS_READ])
-        bonus = 0.0
-        if keywords and by_words and cover_of(passage.chunk, query, by_words[0].source.words) == 1:
-            written = how_written(passage.chunk, keywords)
-            if written or not has_name:  # the parts of a name are not the name
-                bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
-        elif not by_words and known and letters not in (None, asked_in, *known):
-            bonus = -hit.score / 2
-        if loose:
-            held = sum(how_written(passage.chunk, [phrase]) == 1 for phrase in loose)
-            bonus += scale * AS_WRITTEN * held / len(loose)
-        if bonus:
-            bonus += hit.bonus
-            score = sum([part.contribution for part in hit.contributions]) + bonus
-            hit = hit._replace(score=score, bonus=bonus)
-            passage = passage._replace(fused=hit, score=hit.score)
-        ordered.append((hit.order, passage))
-    return [passage for _, passage in sorted(ordered, key=lambda one: one[0])]
-
-
-def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
-    """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
-
-    The age is that of the document at the timestamp ``now``, by the same date that ``after`` and
-    ``before`` compare. It is 0 for a document without a date or with a future one. Negative scores
-    stay.
-    """
-    aged = []
-    for passage in passages:
-        dated = now if passage.chunk.dated is None else passage.chunk.dated
-        age_days = max(0.0, now - dated) / 86_400
-        factor = 2.0 ** (-age_days / half_life_days) if passage.score > 0 else 1.0
-        recency = Recency(age_days=age_days, half_life_days=half_life_days, factor=factor)
-        aged.append(passage._replace(score=passage.score * factor, recency=recency))
-    return sorted(aged, key=lambda passage: -passage.score)
-
-
-def share_of(size: int, cap: int) -> int:
-    """Return how many passages a document of ``size`` passages may give; a cap of 1 stays 1."""
-    return cap if cap <= 1 else max(cap, size // LONG_DOCUMENT)
-
-
-def _shares(parts: SearchParts, passages: Sequence[Passage], cap: int) -> dict[str, int]:
-    """Return how many passages the documents with more than ``cap`` may give, by their keys."""
-    files: dict[str, list[str]] = {}
-    for passage in passages:
-        files.setdefault(passage.document, []).append(passage.chunk.source_doc_id)
-    full = {key: {*names} for key, names in files.items() if len(names) > cap > 1}
-    if not full:
-        return {}
-    with parts.database.read() as connection:
-        size = read_sizes(connection, chain.from_iterable(full.values()))
-    return {
-        key: share_of(sum(size.get(one, 0) for one in names), cap) for key, names in full.items()
-    }
 
 
 def refine(

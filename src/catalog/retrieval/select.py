@@ -6,15 +6,28 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from catalog.core.results import Recency
 from catalog.core.text import limit_marks
 from catalog.core.tokens import TokenCounter
+from catalog.retrieval.fusion import AS_WRITTEN, HAS_WORDS
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.query_words import cover_of, how_written, keywords_of, looks_like_name
 from catalog.retrieval.recordings import frame_text
+from catalog.store.engine_types import read_sizes
 from catalog.store.lexical.analysis import WORD_CHARACTERS
+from catalog.store.lexical.languages import language_of_letters
+
+if TYPE_CHECKING:
+    from catalog.retrieval.parts import SearchParts
+
+MOST_KEYWORDS = 3  # of a query that puts passages with all words first
+_LETTERS_READ = 1000  # characters of a passage that are read to find its script
+LONG_DOCUMENT = 20  # passages for each that a document may give, if these are more than the setting
 
 
 def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
@@ -195,3 +208,81 @@ def keep_within_budget(
             selected.append(passage)
             limit -= size
     return selected
+
+
+def prefer_words(
+    passages: Sequence[Passage],
+    query: str,
+    scale: float,
+    known: Collection[str] = (),
+    phrases: tuple[str, ...] = (),
+    loose: tuple[str, ...] = (),
+) -> list[Passage]:
+    """Sort fused passages again by the words that they contain, best first.
+
+    A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
+    contain them, and a higher one if they are written as in the query. Passages with ``loose``
+    phrases, which do not bind, gain by the share of them that they contain. ``scale`` is the weight
+    of the keyword list. If the model knows only the languages ``known``, a passage in letters of
+    neither these nor the query loses half of its score, because its vector is mostly noise.
+    """
+    keywords, asked_in = phrases or keywords_of(query, MOST_KEYWORDS), language_of_letters(query)
+    has_name, ordered = any(map(looks_like_name, keywords)), []
+    for passage in passages:
+        hit, text = passage.fused, passage.chunk.text
+        by_words = hit.originals("lexical")
+        letters = language_of_letters(text[:_LETTERS_READ])
+        bonus = 0.0
+        if keywords and by_words and cover_of(passage.chunk, query, by_words[0].source.words) == 1:
+            written = how_written(passage.chunk, keywords)
+            if written or not has_name:  # the parts of a name are not the name
+                bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
+        elif not by_words and known and letters not in (None, asked_in, *known):
+            bonus = -hit.score / 2
+        if loose:
+            held = sum(how_written(passage.chunk, [phrase]) == 1 for phrase in loose)
+            bonus += scale * AS_WRITTEN * held / len(loose)
+        if bonus:
+            bonus += hit.bonus
+            score = sum([part.contribution for part in hit.contributions]) + bonus
+            hit = hit._replace(score=score, bonus=bonus)
+            passage = passage._replace(fused=hit, score=hit.score)
+        ordered.append((hit.order, passage))
+    return [passage for _, passage in sorted(ordered, key=lambda one: one[0])]
+
+
+def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
+    """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
+
+    The age is that of the document at the timestamp ``now``, by the same date that ``after`` and
+    ``before`` compare. It is 0 for a document without a date or with a future one. Negative scores
+    stay.
+    """
+    aged = []
+    for passage in passages:
+        dated = now if passage.chunk.dated is None else passage.chunk.dated
+        age_days = max(0.0, now - dated) / 86_400
+        factor = 2.0 ** (-age_days / half_life_days) if passage.score > 0 else 1.0
+        recency = Recency(age_days=age_days, half_life_days=half_life_days, factor=factor)
+        aged.append(passage._replace(score=passage.score * factor, recency=recency))
+    return sorted(aged, key=lambda passage: -passage.score)
+
+
+def share_of(size: int, cap: int) -> int:
+    """Return how many passages a document of ``size`` passages may give; a cap of 1 stays 1."""
+    return cap if cap <= 1 else max(cap, size // LONG_DOCUMENT)
+
+
+def shares_of(parts: SearchParts, passages: Sequence[Passage], cap: int) -> dict[str, int]:
+    """Return how many passages the documents with more than ``cap`` may give, by their keys."""
+    files: dict[str, list[str]] = {}
+    for passage in passages:
+        files.setdefault(passage.document, []).append(passage.chunk.source_doc_id)
+    full = {key: {*names} for key, names in files.items() if len(names) > cap > 1}
+    if not full:
+        return {}
+    with parts.database.read() as connection:
+        size = read_sizes(connection, chain.from_iterable(full.values()))
+    return {
+        key: share_of(sum(size.get(one, 0) for one in names), cap) for key, names in full.items()
+    }

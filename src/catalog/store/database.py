@@ -36,7 +36,7 @@ from catalog.core.errors import (
 )
 from catalog.core.files import describe_os_error, home_folder, make_folder, make_private
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.store.schema import FULL_TEXT, KEPT_META, KEPT_STAMPS, meta, metadata
+from catalog.store.schema import BUSY_TIMEOUT_MS, FULL_TEXT, KEPT_META, KEPT_STAMPS, meta, metadata
 
 if TYPE_CHECKING:
     from catalog.store.postgres import PostgresServer
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SCHEMA = "5"
 _UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
-BUSY_TIMEOUT_MS = 30_000
 WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"

@@ -29,7 +29,7 @@ from catalog.core.errors import (
 )
 from catalog.core.files import make_folder
 from catalog.core.ids import sha1_hex
-from catalog.store.database import BUSY_TIMEOUT_MS
+from catalog.store.schema import BUSY_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are raised, too

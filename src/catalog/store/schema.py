@@ -279,6 +279,7 @@ query_log = _table(
     sqlite_autoincrement=True,
 )
 
+BUSY_TIMEOUT_MS = 30_000  # that a connection waits for one that writes
 # Options of a snapshot's connection, which read these once: the store's own settings, and the
 # states of its datasets.
 KEPT_META, KEPT_STAMPS = "catalog_meta", "catalog_stamps"
