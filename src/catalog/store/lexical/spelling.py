@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from string import ascii_lowercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -32,8 +32,8 @@ from catalog.store.lexical.analysis import (
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
-    from catalog.store.derived import Seqs
-    from catalog.store.lexical.bm25 import Words
+    from catalog.core.lru_cache import LRUCache
+    from catalog.store.derived import Array, Seqs
 
 MOST_WORDS = 5  # unknown words of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
@@ -45,8 +45,19 @@ _READ = 10  # passages read for each of these stems, evenly spread over the inde
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
+class Tokens(Protocol):
+    """What a correction asks of an index: :class:`~.bm25.Words`."""
+
+    seqs: Seqs
+    languages: dict[str, int]
+    corrections: LRUCache[object, str]
+
+    def find(self, token: str) -> Sequence[Array]: ...  # rows, counts
+    def tokens(self, prefix: str, least: int, most: int) -> set[str]: ...
+
+
 def correct_words(
-    connection: Connection, raws: Sequence[str], words: Words, allowed: Seqs | None
+    connection: Connection, raws: Sequence[str], words: Tokens, allowed: Seqs | None
 ) -> dict[str, str]:
     """Return the words of a query that no passage contains, each with the nearest word that occurs.
 
@@ -85,14 +96,14 @@ def _most_edits(word: str) -> int:
     return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
 
 
-def _seqs_with(token: str, words: Words, allowed: Seqs | None) -> Seqs:
+def _seqs_with(token: str, words: Tokens, allowed: Seqs | None) -> Seqs:
     """Return the allowed passages with a token."""
     seqs = words.seqs[words.find(token)[0]]
     return seqs if allowed is None else seqs[np.isin(seqs, allowed)]
 
 
 def _find_candidates(
-    word: str, stems: Term, words: Words, allowed: Seqs | None
+    word: str, stems: Term, words: Tokens, allowed: Seqs | None
 ) -> dict[str, tuple[int, Seqs]]:
     """Return the nearest stems, each with the distance from the word's stem, and passages."""
     from rapidfuzz import process
