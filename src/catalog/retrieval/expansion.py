@@ -19,18 +19,15 @@ from pydantic import BaseModel, Field
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMError
-from catalog.core.query import SubQuery, SubQueryKind
+from catalog.core.query import SubQueryKind
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
 from catalog.retrieval.caches import ModelCache
-from catalog.retrieval.stages import StageLog
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.retrieval.legs import LegRun
-    from catalog.retrieval.parts import SearchParts
 
 PROMPT = """\
 Rewrite a search query so that a search engine finds passages that word it differently.
@@ -91,11 +88,6 @@ _ABOUT_ITSELF = re.compile(
     r"as an ai|as a language model|i (?:cannot|can['’]t|am sorry|am unable)|i['’]m (?:sorry|unable)"
     r"|sorry,|here (?:are|is)\b|here['’]s\b|sure\b(?!-)|certainly\b"
 )
-# A line must be as near to the query as its 100th passage, or the one at a quarter of all passages
-# if that comes earlier, but not the first. Of 188 golden queries with their labelled answers as
-# lines 176 pass, and 17 % of other queries' answers.
-_FOUND, _SHARE, _LEAST = 100, 4, 2
-_UNUSED = "only the query itself is searched"
 ResultT = TypeVar("ResultT")
 
 
@@ -230,58 +222,6 @@ class Expander:
             raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def choose_sub_queries(
-    parts: SearchParts,
-    expander: Expander,
-    query: str,
-    runs: Sequence[LegRun],
-    size: int,
-    stages: StageLog,
-) -> list[SubQuery]:
-    """Return the sub-queries to add to those answered, of ``size`` passages with a vector.
-
-    No model is asked if the lexical leg is certain already. Lines for the vector leg must be as
-    near to the query as passages that it found.
-    """
-    rag, near = parts.rag, list[ExpansionLine]()
-    first = {run.leg: run for run in reversed(runs)}
-    scores = [hit.score for hit in first["lexical"].hits] if "lexical" in first else []
-    gaps = {"score": rag.strong_signal_score, "gap": rag.strong_signal_gap}
-    if reason := explain_strong_signal(scores, **gaps):
-        stages.skipped("expand", reason)
-        return []
-    with stages.run("expand", survives=CatalogError) as notes:
-        lines, dropped, source = expander.expand(query)
-        least = -1.0
-        if (run := first.get("vector")) and run.hits:
-            passages = size if len(run.hits) >= run.top_k else len(run.hits)
-            place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
-            least = run.hits[place - 1].score
-        for line in lines:
-            if line.kind == "lex" or _nearness(parts, query, line) >= least:
-                near.append(line)
-            else:
-                dropped.append((line, "off the subject"))
-        told = ", ".join(f"{line.kind}: {line.text}" for line in near) or "no usable line"
-        notes += [source, told, *_describe_dropped(dropped)]
-        if not near:
-            notes.append(_UNUSED)
-            stages.fell_back("expand", "; ".join(notes), reason=_UNUSED)
-    return [SubQuery(line.kind, line.text, origin="expansion") for line in near]
-
-
-def _nearness(parts: SearchParts, query: str, line: ExpansionLine) -> float:
-    """Return the cosine of line and query."""
-    import numpy as np
-
-    try:
-        a, _ = parts.query_vectors.embed(query)
-        b, _ = parts.query_vectors.embed(line.text, "document" if line.kind == "hyde" else "query")
-    except CatalogError:
-        return 1.0  # its leg will fail the same way, and say so
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
-
-
 def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
     """Explain why the best lexical hit makes expansion unnecessary; "" if it does not.
 
@@ -390,7 +330,7 @@ def filter_lines(
     return kept, dropped
 
 
-def _describe_dropped(dropped: Sequence[Dropped]) -> Iterator[str]:
+def describe_dropped(dropped: Sequence[Dropped]) -> Iterator[str]:
     """Yield ``dropped: vec "the line" (its reason), …``, long lines cut, if there are any."""
     told = []
     for (kind, text), reason in ((astuple(line), reason) for line, reason in dropped):

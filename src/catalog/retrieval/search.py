@@ -20,7 +20,7 @@ from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.library import Library
-from catalog.retrieval.expansion import Expander, choose_sub_queries
+from catalog.retrieval.expansion import Expander
 from catalog.retrieval.fusion import (
     DEPTH,
     NO_WORDS,
@@ -39,6 +39,7 @@ from catalog.retrieval.legs import (
     LegRun,
     LexicalLeg,
     Question,
+    choose_sub_queries,
     plan_legs,
     prepare_leg,
     rank_leg,
