@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from catalog.core.text import counted
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.retrieval.legs import UNSEARCHABLE, UNWRITTEN
-from catalog.retrieval.parts import SearchParts
+from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.stages import StageLog
 from catalog.store.listing import allowed_documents, count_documents
@@ -70,7 +70,9 @@ def tell_searched(library: Library, params: SearchParams, request: SearchRequest
     return told
 
 
-def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
+def find_nearest(
+    request: SearchRequest, find: Callable[[SearchRequest], Iterable[Passage]]
+) -> list[str]:
     """Return the best documents, ignoring threshold, phrases, dates, file type and name."""
     query, visible = request.query, request.visible
     if request.threshold == 0 and request.restriction == visible and not query.required:
@@ -85,11 +87,9 @@ def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
         expand=False,
     )
     try:
-        from catalog.retrieval.search import gather  # which explains a search without a result
-
-        passages = gather(parts, loose, StageLog()).passages
+        chunks = [passage.chunk for passage in find(loose)]
     except CatalogError:  # the search has answered; this only adds to it
         return []
     name = "path" if len(visible.datasets) == 1 else "source_doc_id"
-    names = [getattr(passage.chunk, name) for passage in passages]
+    names = [getattr(chunk, name) for chunk in chunks]
     return list(dict.fromkeys(names))[:_NEAREST]

@@ -648,6 +648,10 @@ def to_results(
         notes.append(f"{len(lost) - _DAMAGED} more documents are damaged: run 'catalog doctor'")
     if not results:
         notes += explain_nothing(parts.library, params, request, stages)
+
+    def find(loose: SearchRequest) -> list[Passage]:
+        return gather(parts, loose, StageLog()).passages
+
     return SearchResults(
         tuple(results),
         query=params.query,
@@ -659,6 +663,6 @@ def to_results(
         low_confidence=found.confidence < parts.rag.low_confidence_below,
         agent=params.agent,
         searched=None if results else tell_searched(parts.library, params, request),
-        nearest=() if results else tuple(find_nearest(parts, request)),
+        nearest=() if results else tuple(find_nearest(request, find)),
         notes=tuple(notes),
     )
