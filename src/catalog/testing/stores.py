@@ -60,26 +60,18 @@ def put(
     document = ParsedDocument(path, "\n".join(pieces), title, "md", metadata=metadata or {})
     digest = content_hash(document)
     revision = ids.revision_id(ids.source_doc_id(dataset, path), digest)
-    cut: list[NewChunk] = []
-    start = 0
+    cut, start, summary = list[NewChunk](), 0, summarise(document.text)
     for index, piece in enumerate(pieces):
-        span = ChunkSpan(
-            start,
-            start + len(piece),
-            tuple(sections),
-            modality,
-            Locator(page=page, page_end=last_page(page, page_breaks)),
-            page_breaks=tuple(page_breaks),
-        )
+        locator = Locator(page=page, page_end=last_page(page, page_breaks))
+        place = start, start + len(piece), tuple(sections), modality, locator
+        span = ChunkSpan(*place, page_breaks=tuple(page_breaks))
         keys: str | Sequence[str] = embed_keys[index] if index < len(embed_keys) else ()
         windows = (keys,) if isinstance(keys, str) else tuple(keys)
         cut.append(NewChunk(ids.chunk_id(revision, modality, start), span, windows))
         start += len(piece) + 1
     with database.write() as connection:
         ensure_dataset(connection, dataset, NOW)
-        made = NewRevision(
-            dataset, path, document, digest, tuple(cut), summary=summarise(document.text)
-        )
+        made = NewRevision(dataset, path, document, digest, tuple(cut), summary=summary)
         publish_all(connection, [made], NOW)
     return seqs_of(database, dataset, path)
 
