@@ -197,7 +197,7 @@ def test_a_document_is_deleted_by_the_id_of_the_user_or_of_llama_index(service, 
     again.delete("a")
     for mode in ("lexical", "vector"):
         assert texts(service, "walrus", mode=mode) == []
-    with pytest.raises(InputError, match="'notes' has no document 'a'"):
+    with pytest.raises(InputError, match="no document 'a'"):
         again.delete("a")
 
 

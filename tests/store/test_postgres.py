@@ -135,7 +135,8 @@ def test_a_store_of_schema_2_gets_the_words_of_its_passages_and_cards(database):
             "DELETE FROM meta WHERE key = 'schema'",
             "ALTER TABLE chunks DROP COLUMN words",
             "CREATE TABLE chunk_words (rowid bigint REFERENCES chunks(seq), words tsvector)",
-            "ALTER TABLE document_cards_fts DROP COLUMN words, ADD COLUMN length bigint NOT NULL",
+            "ALTER TABLE document_cards_fts DROP COLUMN words",
+            "ALTER TABLE document_cards_fts ADD COLUMN length bigint NOT NULL DEFAULT 0",
         ):
             connection.execute(text(statement))
     opened = Database(database.url, database.file.parent)

@@ -14,12 +14,11 @@ from catalog.core.files import describe_os_error
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
-from catalog.store.database import EngineSetup
+from catalog.store.database import POINTS_LOCK, EngineSetup
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import get_lexical_engine
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
-from catalog.store.vectors.base import POINTS_LOCK
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine

@@ -45,6 +45,7 @@ T = TypeVar("T")
 SCHEMA = "5"
 _UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
 WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
+POINTS_LOCK = "lock"  # in the folder of an index of points
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 _ADDRESSES = "write sqlite:////folder/catalog.db or postgresql://user@host/database"
 _PRAGMAS = (

@@ -13,7 +13,6 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
 
 Vector = npt.NDArray[np.float32]
-POINTS_LOCK = "lock"  # in the folder of an index
 
 
 class RankedVectors(Protocol):

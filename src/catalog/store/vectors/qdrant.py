@@ -59,7 +59,7 @@ REST = 5.0  # seconds without calls after a search failed
 SECONDS = 30.0  # default time limit of a request
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
-_FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError, *_UNREADABLE)
+_FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError, ValueError)
 
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
 _random_pause = wait_random_exponential(multiplier=0.2, max=5)
@@ -163,6 +163,8 @@ def _judge(error: BaseException) -> tuple[str, bool]:
         return "the answer is not a Qdrant server's", False
     if isinstance(source, httpx.LocalProtocolError):
         return "the request cannot be sent: check address and key", False
+    if isinstance(error, ValueError):  # of the client in memory, such as for a removed collection
+        return "the client refuses the request", False
     return str(error) or type(error).__name__, isinstance(error, _FAILURES)
 
 
