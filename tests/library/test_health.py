@@ -10,8 +10,8 @@ from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.database import POINTS_LOCK
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.vectors.base import POINTS_LOCK
 from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from fakes import open_qdrant_library, write
 

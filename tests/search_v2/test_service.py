@@ -25,8 +25,8 @@ from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.database import POINTS_LOCK
 from catalog.store.schema import documents
-from catalog.store.vectors.base import POINTS_LOCK
 from fakes import WordEncoder, open_library, open_qdrant_library, write
 from small_documents import write_notes
 
