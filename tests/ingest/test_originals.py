@@ -18,6 +18,12 @@ from catalog.store.chunks import find_by_path
 from fakes import open_library, write
 
 SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
+BLANK_PDF = """%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj
+trailer<</Root 1 0 R>>
+"""
 PNG = "\x89PNG\r\n\x1a\n\0\0"
 
 
@@ -71,7 +77,7 @@ def write_pdf(path, text, level=""):
         ("papers/scan.pdf", ".converted/papers/scan.md", "pdf"),
         ("papers/scan.pdf", "papers/.converted/scan.md", "pdf"),
         ("papers/scan.pdf", ".converted/papers/scan.pdf.md", "pdf"),
-        ("scan.docx", "scan.docx.md", "docx"),
+        ("scan.html", "scan.html.md", "html"),
         ("photo.png", "photo.png.md", "image"),
         ("photo.png", ".converted/photo.md", "image"),
         ("talk.mp4", ".converted/talk.md", "video"),
@@ -80,7 +86,8 @@ def write_pdf(path, text, level=""):
 def test_what_a_converter_made_answers_for_the_file_it_was_made_of(
     library, folder, original, conversion, file_type
 ):
-    write(folder, **{original.replace(".", "_dot_"): "\0", "note_dot_md": "Another walrus."})
+    held = BLANK_PDF if original.endswith("pdf") else "<p>A page."
+    write(folder, **{original.replace(".", "_dot_"): held, "note_dot_md": "Another walrus."})
     write(folder, **{conversion.replace(".", "_dot_"): "# Title\n\nA walrus was here.\n"})
     report = build(library, folder)
     assert report.failed == ()
@@ -122,6 +129,17 @@ def test_the_level_of_an_original_is_that_of_its_conversion(library, folder, tex
     write_pdf(folder / "scan.pdf", text, "secret")
     Indexer(library).update("d")
     assert levels(library) == {None, level}
+
+
+@pytest.mark.parametrize("name", ["scan.pdf", "Scan.PDF"])
+def test_an_original_that_cannot_be_read_closes_its_conversion(library, folder, name):
+    write(folder, scan_dot_pdf_dot_md="# Scan\n\nThe walrus.\n")
+    write_pdf(folder / name, "", "secret")
+    build(library, folder)
+    assert levels(library) == {"secret"}
+    (folder / name).write_bytes(b"%PDF-1.4")
+    Indexer(library).update("d")
+    assert levels(library) == {"unreadable"}
 
 
 def test_a_converted_picture_is_a_caption(library, folder):

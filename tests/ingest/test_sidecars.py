@@ -14,6 +14,12 @@ from fakes import WordEncoder, open_library
 from growth import assert_linear
 
 SECRET = "confidentiality: secret\n"
+BLANK_PDF = """%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj
+trailer<</Root 1 0 R>>
+"""
 BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n"
 
 
@@ -221,7 +227,8 @@ def test_a_program_s_date_counts_after_the_author_s(library, folder):
 def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     library, folder, original, text, body
 ):
-    for name, content in ((original, "\0"), (f"{original}.meta.yaml", SECRET), (text, body)):
+    held = BLANK_PDF if original.endswith("pdf") else "\0"
+    for name, content in ((original, held), (f"{original}.meta.yaml", SECRET), (text, body)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     for file in folder.rglob("*"):
@@ -428,6 +435,8 @@ MISSPELT = [
 COPIES = [
     ".catalog.yaml.txt", ".catalog (1).yaml", ".catalog.yaml~", "a.txt.meta (1).yaml",
     "a.txt.meta copy.yaml",
+    "a.txt.meta.sync-conflict-20240101-101010-ABC.yaml", "a.txt.meta 2.yaml", "a.txt.meta.yaml.1",
+    "a.txt.meta (Ines's conflicted copy 2024-01-01).yaml", "a.txt.meta – Kopie.yaml",
     "a.txt.meta - Copy.yaml", "a.txt.meta.yaml~", "a.txt.meta.yaml.txt", "a.txt.meta.yaml.bak",
 ]  # fmt: skip
 

@@ -167,7 +167,9 @@ class FolderChanges:
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
             found = filter(None, map(self.files.get, self.originals.converted_from(file)))
-            stamps = [(one.size, one.mtime_ns) for one in found]  # it may state another level
+            stamps = [
+                (one.size, one.mtime_ns, one.ctime_ns) for one in found
+            ]  # it may state another level
             parts.append(sha1_hex("/".join([*beside, *map(str, stamps)]))[:8])
         if reason is not None:
             parts.append(sha1_hex(repr(self.limits))[:8])

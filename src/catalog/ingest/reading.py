@@ -14,7 +14,7 @@ from catalog.core.filters import known_file_type
 from catalog.core.places import WITHIN, enclosing
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.readers import ReadFailure, read_file
-from catalog.ingest.readers.base import one_line
+from catalog.ingest.readers.base import file_type, one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, LEVEL, UNREADABLE, take_title
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.readers.registry import EXTENSIONS, at_levels
@@ -185,8 +185,8 @@ class FileOutcome:
                     yield None if isinstance(item, ReadFailure) else item.metadata.get(LEVEL)
             except TransientReadError:
                 raise
-            except ReadError:  # such as a picture: it states nothing
-                continue
+            except ReadError:  # a picture states nothing; another file may, so it fails closed
+                yield UNREADABLE if file_type(one.path) in EXTENSIONS else None
 
     def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
         """Return the file's known documents that were not read but may still be in it."""

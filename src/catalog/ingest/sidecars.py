@@ -40,11 +40,12 @@ class Originals:
         files, by_name = sorted(files), defaultdict[str, list[str]](list)
         for file in files:
             for name in () if _may_be_text(file) else (file, split_extension(file)[0]):
-                by_name[name].append(file)
+                by_name[name.casefold()].append(file)
         self._beside: dict[str, tuple[str, ...]] = {}
         self.converted: set[str] = set()
         for text in filter(_may_be_text, files if by_name else ()):
-            found = [one for name in possible_originals(text) for one in by_name.get(name, ())]
+            names = map(str.casefold, possible_originals(text))
+            found = [one for name in names for one in by_name.get(name, ())]
             self._beside[text] = tuple(dict.fromkeys(found))
             self.converted.update(one for one in found if _is_conversion(text, one))
 
@@ -86,14 +87,16 @@ def _may_be_text(file: str) -> bool:
 
 
 def _is_conversion(file: str, original: str) -> bool:
-    return CONVERTED in file.split("/") or split_extension(file)[0] == original
+    name = split_extension(file)[0].casefold()
+    return CONVERTED in file.split("/") or name == original.casefold()
 
 
 SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
 _MAX_BYTES = 4 * 65_536 + 4  # of the characters that ``parse_yaml`` takes, and one more
 _FORM = re.compile(  # and how programs name a copy
-    r"(.+\.meta|\.catalog)( ?\(\d+\)| copy[\d ]*| - [^./]*)?\.(?:ya?ml|json)"
-    r"(~|\.(?:txt|bak|old|orig|save|tmp))?",
+    r"(.+\.meta|\.catalog)((?: ?\([^()/]{1,80}\)| copy[\d ]*+|[ _]\d+| [-–—] [^./]*+"
+    r"|\.sync-conflict-[\w-]*+)*)\.(?:ya?ml|json)"
+    r"(~| \(\d+\)|\.(?:txt|bak|old|orig|save|tmp|part|rej|ya?ml|json|\d+))?",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -148,8 +148,7 @@ def read_open(
     handle.seek(0)
     for item in load_reader(name).read(handle, path, limits=limits):
         if isinstance(item, ParsedDocument):
-            labelled = label(item, above)
-            yield replace(labelled, file_type=corrected_type or labelled.file_type)
+            yield label(replace(item, file_type=corrected_type or item.file_type), above)
         else:
             yield item
     extension, contents = file_type(path), {"html": "a web page or XML", "txt": "plain text"}
@@ -191,8 +190,7 @@ def label(document: ParsedDocument, top: str = "") -> ParsedDocument:
             text = text.partition("\n\n")[2]
         is_prose = levels[0] is None and (form is None or form.name not in _NO_PROSE)
         # What the top of the file states is shown in another form by some readers.
-        is_of_word = form is not None and form.name == "html" and _OF_WORD.search(top)
-        at_top = UNREADABLE if is_of_word else _level_at_top(top, is_prose=False)
+        at_top = UNREADABLE if _OF_WORD.search(top) else _level_at_top(top, is_prose=False)
         levels += [at_top or _level_at_top(text, is_prose=is_prose)]
     return at_levels(document, *levels)
 
