@@ -59,7 +59,15 @@ REST = 5.0  # seconds without calls after a search failed
 SECONDS = 30.0  # default time limit of a request
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
-_FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError, ValueError)
+_FAILURES = (
+    ApiException,
+    QdrantException,
+    httpx.HTTPError,
+    OSError,
+    LLMError,
+    *_UNREADABLE,
+    ValueError,
+)
 
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
 _random_pause = wait_random_exponential(multiplier=0.2, max=5)
