@@ -40,8 +40,9 @@ class VectorEngine(Protocol):
 
     ``refresh`` brings the index up to date, so that no search has to. ``rebuild`` fills it again
     from the store and returns the number of its points. ``verify`` counts the points that are
-    missing, superfluous or different. ``close`` releases memory, files and locks; the engine may be
-    used again. ``at`` returns the passages in the state that the connection sees.
+    missing or superfluous; ``flat`` counts different ones, too. ``close`` releases memory, files
+    and locks; the engine may be used again. ``at`` returns the passages in the state that the
+    connection sees.
     """
 
     name: str
