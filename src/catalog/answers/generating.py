@@ -220,7 +220,7 @@ def _generate(
     llm = llm or choose_llm(service.library, params.model, agent.profile)
     if llm is None:
         raise ConfigError(
-            "generate needs a language model: set IDX_LLM__PROVIDER (docs/how-to/generate.md); "
+            "generate needs a language model: set IDX_LLM__PROVIDER; "
             "ask quotes the documents without one"
         )
     stages = StageLog(strict=params.strict)
