@@ -394,10 +394,14 @@ class LocalEngine:
 
         A process bound to a role opens those of which the role sees a document.
         """
-        if self.library.datasets():
-            seen, _ = self.library.seen_datasets(None)
-            for name in [seen] if isinstance(seen, str) else seen:
-                self.service.warm_up(name)
+        try:
+            if self.library.datasets():
+                seen, _ = self.library.seen_datasets(None)
+                for name in [seen] if isinstance(seen, str) else seen:
+                    self.service.warm_up(name)
+        except Exception:
+            if not self.library.is_closed:  # a server that is told to end does not wait for this
+                raise
 
     def close(self) -> None:
         """Release the library, and the threads of the search if there was one."""

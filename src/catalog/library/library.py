@@ -38,7 +38,7 @@ class Library:
         llm: LanguageModel | GivenLLM | None = None,
     ) -> None:
         self.settings = settings
-        self._is_closed = False
+        self.is_closed = False
         self._model, self._llm = model, llm
         self._llms: dict[str | None, LanguageModel | None] = {}
         url, home = settings.database_url, settings.home
@@ -166,7 +166,7 @@ class Library:
         """Release indexes, locks and connections; safe to call twice, and in a forked child."""
         if self.database.is_of_parent:
             return
-        self._is_closed = True
+        self.is_closed = True
         self.indexes.close()
         self.log.close()
         if self._events is not None:
@@ -175,7 +175,7 @@ class Library:
 
     def require_open(self) -> None:
         """Raise :class:`StoreError` after :meth:`close`."""
-        if self._is_closed:
+        if self.is_closed:
             raise StoreError("this search service is closed: open another one")
 
     def __enter__(self) -> Library:

@@ -1,10 +1,12 @@
 """What queries need is loaded beside the first answers."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from catalog.core.errors import ModelUnavailableError
+from catalog.core.errors import ModelUnavailableError, StoreError
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.workers import warm_in_background
 
 DEADLINE = 20
@@ -47,3 +49,21 @@ def test_an_engine_that_cannot_be_warmed_is_left_alone():
     before = threading.active_count()
     warm_in_background(object())
     assert threading.active_count() == before
+
+
+def test_a_library_that_is_closed_while_it_warms_up_is_no_failure():
+    class Searching:
+        def warm_up(self, dataset):
+            library.is_closed = True
+            raise StoreError("closed")
+
+    library = SimpleNamespace(
+        is_closed=False, datasets=lambda: ["a"], seen_datasets=lambda dataset: (["a", "b"], None)
+    )
+    engine = LocalEngine(library)
+    vars(engine)["service"] = Searching()
+    engine.warm()
+    library.is_closed = False
+    library.seen_datasets = lambda dataset: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        engine.warm()
