@@ -61,7 +61,7 @@ from catalog.retrieval.fusion import (
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.query_words import find_words
 from catalog.store.chunks import load_chunks, read_documents
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks
 
 SEED = 20261122

@@ -16,7 +16,7 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from given import ASKED_EXACTLY, Given
 from step import WARM_UP, latency, memory, seconds
 from synthetic import SyntheticEncoder, queries

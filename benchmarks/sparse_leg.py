@@ -43,7 +43,7 @@ from catalog.retrieval.fusion import (
 )
 from catalog.retrieval.parts import SearchParts
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction, Spread
+from catalog.store.restriction import Restriction, Spread
 from catalog.store.schema import chunks
 from fusion import Query
 

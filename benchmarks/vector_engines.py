@@ -23,7 +23,7 @@ from catalog.core.filters import parse_filters
 from catalog.core.settings import load_settings
 from catalog.library.library import Library
 from catalog.store.database import Database
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.vectors import VECTOR_ENGINES
 from catalog.store.vectors.base import VectorEngine, nearest
 from ours import model

@@ -20,8 +20,8 @@ from catalog.evaluation.runs import run_backends
 from catalog.library.library import Library
 from catalog.retrieval.recordings import is_timed, seconds_around
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.restriction import Restriction
 
 LEGS = ("lexical", "vector", "v2")
 MODE_OF = {"lexical": "lexical", "vector": "vector", "v2": "hybrid"}

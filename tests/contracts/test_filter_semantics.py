@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
 from catalog.core.scope import Scope
-from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import text_values
+from catalog.store.restriction import Restriction, allowed_seqs
 from vector_bench import DATASET, Bench, bench, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(

@@ -16,7 +16,7 @@ from catalog.library.library import Library
 from catalog.retrieval.parts import SearchParts
 from catalog.search_v2.retrievers import VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, embedded_windows, embeddings
 from embedding_server import FEWER, WRONG_DIMENSION, cut, running_server, status
 

@@ -14,7 +14,7 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.database import hold_lock
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks
 from fakes import WordEncoder, open_library
 

@@ -26,8 +26,8 @@ from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
 from catalog.store import portable
 from catalog.store import publish as publishing
-from catalog.store.engine_types import read_stamp
 from catalog.store.portable import export_chunks
+from catalog.store.restriction import read_stamp
 from fakes import WordEncoder, open_library, write
 from postgres import in_place_of_files
 

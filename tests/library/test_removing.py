@@ -18,9 +18,9 @@ from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 from catalog.store.database import hold_lock
-from catalog.store.engine_types import Restriction
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.portable import export_chunks
+from catalog.store.restriction import Restriction
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant
 from catalog.store.vectors.base import nearest

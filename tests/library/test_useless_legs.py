@@ -15,7 +15,7 @@ from catalog.library.useless_legs import (
     refresh_agreement,
 )
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Hits
+from catalog.store.restriction import Hits
 from fakes import WordEncoder, open_library, write
 
 TOPICS = ("walrus ice tusk", "oven bread flour", "sail harbour wind", "violin bow string")

@@ -22,7 +22,7 @@ from catalog.interfaces.server.security import Address
 from catalog.library.get import resolve_documents
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction, allowed_seqs
+from catalog.store.restriction import Restriction, allowed_seqs
 from catalog.store.vectors.base import nearest
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import check

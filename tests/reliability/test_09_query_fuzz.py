@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from catalog.core.errors import InputError
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.restriction import Restriction
 from fakes import open_library, write
 from reliability.chaos import check
 

@@ -18,7 +18,7 @@ from catalog.retrieval.fusion import (
     balance_of_languages,
     rarity_of,
 )
-from catalog.store.engine_types import FLAT, Spread
+from catalog.store.restriction import FLAT, Spread
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
 BALANCE = Balance(base=0.6)

@@ -8,7 +8,7 @@ from catalog.retrieval.legs import Question, plan_legs
 from catalog.retrieval.search import find
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from fakes import open_library, write
 
 FILES = {f"{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("honey", "lemon", "milk")}

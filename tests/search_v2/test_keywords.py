@@ -14,9 +14,9 @@ from catalog.retrieval.query_words import find_words, how_written, keywords_of, 
 from catalog.retrieval.select import prefer_words
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.restriction import Restriction
 from fakes import open_library, write
 from growth import assert_linear
 

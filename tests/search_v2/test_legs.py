@@ -16,8 +16,8 @@ from catalog.retrieval.parts import SearchParts
 from catalog.search_v2 import SimilarityThreshold
 from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
+from catalog.store.restriction import Restriction
 from catalog.store.vectors.flat import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN

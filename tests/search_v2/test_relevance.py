@@ -24,7 +24,7 @@ from catalog.retrieval.relevance import (
 )
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.postprocessors import RelevanceEstimator
-from catalog.store.engine_types import Spread
+from catalog.store.restriction import Spread
 from fakes import open_library
 
 MADE = Calibration(-1.0, cosine=3.0, words=0.5, rank=2.0, name=1.0, exact=4.0, keywords=-0.5)

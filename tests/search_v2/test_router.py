@@ -13,7 +13,7 @@ from catalog.library.indexing import Indexer
 from catalog.retrieval.search import shortlist
 from catalog.search_v2 import CatalogRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.schema import document_cards
 from fakes import open_library, write
 

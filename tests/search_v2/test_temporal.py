@@ -27,7 +27,6 @@ from catalog.search_v2.postprocessors import TemporalExpansion
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction
 from catalog.store.publish import NewChunk, NewRevision, content_hash, ensure_dataset, publish_all
 from catalog.store.recordings import (
     find_media_end,
@@ -35,6 +34,7 @@ from catalog.store.recordings import (
     load_chunks_between,
     recording_name,
 )
+from catalog.store.restriction import Restriction
 from fakes import open_library
 
 NOW = 1_700_000_000.0

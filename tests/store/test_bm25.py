@@ -25,7 +25,6 @@ from catalog.store import derived
 from catalog.store.database import Database
 from catalog.store.derived import NO_DATASET
 from catalog.store.embedding_cache import save
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical import analysis, bm25
 from catalog.store.lexical.analysis import indexed_text
 from catalog.store.lexical.bm25 import (
@@ -37,6 +36,7 @@ from catalog.store.lexical.bm25 import (
     build_part,
     merge_parts,
 )
+from catalog.store.restriction import Restriction
 from catalog.store.schema import datasets
 
 pytestmark = pytest.mark.both_stores
@@ -454,7 +454,7 @@ def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
 def test_an_index_far_behind_is_built_anew_and_right(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.store.engine_types._REMEMBERED", 3)
+    monkeypatch.setattr("catalog.store.restriction._REMEMBERED", 3)
     engine = engine_at(database, folder)
     for index in range(4):
         put(database, "notes", f"{index}.md", "flour")
@@ -566,7 +566,7 @@ from catalog.store.database import Database
 from catalog.core.settings import RAGv2Settings
 from catalog.store.database import EngineSetup
 from catalog.store.lexical import get_lexical_engine
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 home = Path({str(tmp_path)!r})
 database = Database.at(home)
 for name in ("bm25", "fts"):

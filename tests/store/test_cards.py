@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 from builders import drop, put
 from catalog.store import Database
 from catalog.store.cards import card_terms, find_documents, search_cards
-from catalog.store.engine_types import Restriction
 from catalog.store.listing import allowed_documents
 from catalog.store.phrases import CARDS
+from catalog.store.restriction import Restriction
 from catalog.store.schema import document_cards
 
 pytestmark = pytest.mark.both_stores

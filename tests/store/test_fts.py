@@ -11,9 +11,9 @@ from sqlalchemy.dialects import sqlite
 from builders import make_database, put
 from catalog.core.scope import Scope
 from catalog.store.database import Database
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.fts import FtsEngine, _matching
 from catalog.store.phrases import MAX_TERMS, fts_words, match_any, quote
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks
 
 WHOLE = Restriction("notes")

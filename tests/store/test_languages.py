@@ -10,10 +10,10 @@ import pytest
 
 from builders import make_database, put
 from catalog.store.database import Database
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.analysis import analyse_passage, query_terms, raw_words
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.lexical.languages import detect_language
+from catalog.store.restriction import Restriction
 from passages_by_language import BY_LANGUAGE
 
 WHOLE = Restriction("notes")

@@ -11,7 +11,6 @@ from builders import NOW, make_database, put
 from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.documents import ParsedDocument
 from catalog.core.filters import Op, condition, name_filter
-from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,
     date_range,
@@ -20,6 +19,7 @@ from catalog.store.listing import (
     list_document_paths,
 )
 from catalog.store.publish import NewRevision, content_hash, ensure_dataset, publish_all
+from catalog.store.restriction import Restriction
 from catalog.store.schema import documents
 
 # What asked every date of every document, before dates were stored.

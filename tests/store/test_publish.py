@@ -13,7 +13,6 @@ from catalog.core import ids
 from catalog.core.documents import ChunkSpan, Heading, ParsedDocument, Segment
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import read_stamp
 from catalog.store.publish import (
     NewChunk,
     NewRevision,
@@ -22,6 +21,7 @@ from catalog.store.publish import (
     publish_all,
     set_source,
 )
+from catalog.store.restriction import read_stamp
 from catalog.store.schema import (
     chunk_windows,
     chunks,

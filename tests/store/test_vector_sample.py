@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from builders import drop, put
-from catalog.store.engine_types import FLAT, Restriction, join_spreads
+from catalog.store.restriction import FLAT, Restriction, join_spreads
 from catalog.store.vectors import flat
 from catalog.store.vectors.base import nearest
 from catalog.store.vectors.flat import VectorSample

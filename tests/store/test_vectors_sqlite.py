@@ -13,7 +13,7 @@ from catalog.core.errors import MissingExtraError
 from catalog.core.filters import parse_filters
 from catalog.core.settings import RAGv2Settings
 from catalog.store.database import EngineSetup
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.vectors import get_vector_engine, sqlite_vec
 from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector
 

@@ -18,7 +18,7 @@ from catalog.library.get import DocumentPlaces, cut_part
 from catalog.library.names import WHOLE
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
-from catalog.store.engine_types import Restriction, allowed_paths
+from catalog.store.restriction import Restriction, allowed_paths
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

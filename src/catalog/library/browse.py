@@ -32,9 +32,9 @@ from catalog.store import listing
 from catalog.store.cards import find_documents, top_documents
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
-from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.phrases import fts_words
+from catalog.store.restriction import Restriction
 from catalog.store.schema import documents
 
 if TYPE_CHECKING:

@@ -40,10 +40,10 @@ from catalog.library.names import (
 )
 from catalog.store import Database, chunks
 from catalog.store.chunks import StoredDocument
-from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import allowed_documents, list_source_ids
 from catalog.store.manifest import paths_of_files
+from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -26,9 +26,9 @@ from catalog.library.names import role_scope
 from catalog.store import checksums, embedding_cache, listing, manifest, statistics
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.chunks import StoredDataset, list_datasets
-from catalog.store.engine_types import Restriction
 from catalog.store.phrases import command_full_text
 from catalog.store.publish import list_removed
+from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

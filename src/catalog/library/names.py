@@ -25,9 +25,9 @@ from catalog.core.text import storable
 from catalog.store import document_names
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import DocumentNames
-from catalog.store.engine_types import read_stamps
 from catalog.store.filter_sql import text_values
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
+from catalog.store.restriction import read_stamps
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -23,7 +23,7 @@ import numpy as np
 from catalog.core.errors import StoreDamagedError
 from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from catalog.store.vectors.flat import draw_passages, read_windows
 
 if TYPE_CHECKING:

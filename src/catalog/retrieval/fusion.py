@@ -51,8 +51,8 @@ from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
 from catalog.embedding.profiles import foreign_share
-from catalog.store.engine_types import FLAT, Spread
 from catalog.store.lexical.base import term_weight
+from catalog.store.restriction import FLAT, Spread
 
 Leg = Literal["lexical", "vector"]
 Key = int | str

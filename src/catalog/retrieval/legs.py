@@ -32,7 +32,12 @@ from catalog.retrieval.stages import StageLog
 from catalog.store import Database
 from catalog.store.derived import Following
 from catalog.store.embedding_cache import Side, require_fingerprint
-from catalog.store.engine_types import (
+from catalog.store.lexical.analysis import UNSPACED, WORD
+from catalog.store.lexical.base import LexicalEngine
+from catalog.store.lexical.fts import find_signs
+from catalog.store.listing import allowed_documents, list_source_ids
+from catalog.store.phrases import LEAST
+from catalog.store.restriction import (
     FLAT,
     Hit,
     Hits,
@@ -42,11 +47,6 @@ from catalog.store.engine_types import (
     best_first,
     join_spreads,
 )
-from catalog.store.lexical.analysis import UNSPACED, WORD
-from catalog.store.lexical.base import LexicalEngine
-from catalog.store.lexical.fts import find_signs
-from catalog.store.listing import allowed_documents, list_source_ids
-from catalog.store.phrases import LEAST
 from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:

@@ -191,8 +191,8 @@ class SearchParts:
     def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
         """Return the passages' languages from the keyword engine, or those of a sample."""
         from catalog.store.chunks import load_chunks
-        from catalog.store.engine_types import read_stamps
         from catalog.store.lexical.languages import detect_language
+        from catalog.store.restriction import read_stamps
         from catalog.store.vectors.flat import draw_passages
 
         if told := self.lexical(dataset).languages():

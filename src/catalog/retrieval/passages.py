@@ -12,7 +12,7 @@ from catalog.store.document_names import document_key
 
 if TYPE_CHECKING:
     from catalog.retrieval.snippets import Snippet
-    from catalog.store.engine_types import Restriction
+    from catalog.store.restriction import Restriction
 
 
 class Passage(NamedTuple):

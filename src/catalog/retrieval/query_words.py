@@ -16,7 +16,6 @@ from catalog.core.documents import Chunk, find_columns
 from catalog.core.query import MOST_TYPED
 from catalog.retrieval.fusion import NO_WORDS, OTHER_JOINTS, FoundWords, rarity_of
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.analysis import (
     UNSPACED,
     WORD,
@@ -31,6 +30,7 @@ from catalog.store.lexical.analysis import (
 from catalog.store.lexical.base import term_weight
 from catalog.store.lexical.bm25 import Bm25Engine, Mask, Words
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
+from catalog.store.restriction import Hit, Restriction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

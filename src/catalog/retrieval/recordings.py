@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.store import Database
-    from catalog.store.engine_types import Restriction
+    from catalog.store.restriction import Restriction
 
 FRAME_CHARS = 600
 """Characters of one frame's line at most."""

@@ -29,7 +29,6 @@ from catalog.library.names import keep_whole, roles_in_force
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
-from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
 from catalog.store.listing import (
     allowed_documents,
     check_filter_fields,
@@ -37,6 +36,7 @@ from catalog.store.listing import (
     dated_between,
     list_source_ids,
 )
+from catalog.store.restriction import Restriction, allowed_seqs, is_written_as_flag
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

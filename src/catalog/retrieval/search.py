@@ -74,16 +74,16 @@ from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks, require_dataset
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.embedding_cache import embedded_share, find_unembedded
-from catalog.store.engine_types import (
-    Restriction,
-    read_chunk_ids,
-    read_stamps,
-    sizes_within,
-)
 from catalog.store.listing import (
     allowed_documents,
     count_documents,
     read_documents_of_chunks,
+)
+from catalog.store.restriction import (
+    Restriction,
+    read_chunk_ids,
+    read_stamps,
+    sizes_within,
 )
 from catalog.store.statistics import count_vectors
 

@@ -22,7 +22,7 @@ from catalog.search.stock_pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngest
 from catalog.search.vector import VectorStoreManager
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, list_datasets, read_documents, require_dataset
-from catalog.store.engine_types import read_stamp
+from catalog.store.restriction import read_stamp
 
 FORMAT = 1  # of the folder: what is in it, and how it is cut and embedded
 _STAMP = "stamp.json"

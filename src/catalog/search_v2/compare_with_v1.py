@@ -16,7 +16,7 @@ from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.request import for_agent
 from catalog.retrieval.search import Found, find_passages, to_results
 from catalog.store.chunks import find_root
-from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
+from catalog.store.restriction import Restriction, allowed_paths, allowed_seqs
 from catalog.store.statistics import count_totals
 
 _baselines: WeakKeyDictionary[SearchParts, tuple[UserSearch, set[str]]] = WeakKeyDictionary()

@@ -46,7 +46,7 @@ from catalog.search_v2.nodes import (
     score_by,
     to_passage,
 )
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache

@@ -56,8 +56,8 @@ from catalog.search_v2.nodes import (
 from catalog.search_v2.service import find_nodes
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
@@ -107,7 +107,7 @@ class LexicalRetriever(LegRetriever):
     Examples:
         >>> from catalog.library.library import Library
         >>> from catalog.search_v2 import LexicalRetriever
-        >>> from catalog.store.engine_types import Restriction
+        >>> from catalog.store.restriction import Restriction
         >>> with Library.open() as library:
         ...     engine = library.indexes.lexical("notes")
         ...     by_words = LexicalRetriever(library.database, engine, Restriction("notes"), top_k=1)
@@ -132,7 +132,7 @@ class VectorRetriever(LegRetriever):
     Examples:
         >>> from catalog.library.library import Library
         >>> from catalog.search_v2 import SearchServiceV2, VectorRetriever
-        >>> from catalog.store.engine_types import Restriction
+        >>> from catalog.store.restriction import Restriction
         >>> service = SearchServiceV2(Library.open())
         >>> by_meaning = VectorRetriever(service.parts, Restriction("notes"), top_k=1)
         >>> [node.metadata["path"] for node in by_meaning.retrieve("how hot is the oven")]

@@ -27,7 +27,7 @@ from sqlalchemy import Connection, Text, cast, func, select
 from catalog.core.errors import EngineError
 from catalog.core.files import make_folder
 from catalog.store.database import Database
-from catalog.store.engine_types import Stamp, read_stamp
+from catalog.store.restriction import Stamp, read_stamp
 from catalog.store.schema import chunks
 
 Array = npt.NDArray[Any]
@@ -136,10 +136,8 @@ class Following(ABC, Generic[State]):
         try:
             with ZipFile(self.file) as file:
                 return file.testzip() is not None
-        except FileNotFoundError:
-            return False
-        except _UNREADABLE:
-            return True
+        except _UNREADABLE as error:
+            return not isinstance(error, FileNotFoundError)
 
     def close(self) -> None:
         """Release the memory; the next search reads the file again."""
@@ -156,30 +154,27 @@ class Following(ABC, Generic[State]):
         """
         identity, states = self._identity(), [self.held]
         if self.held is None or identity != self._on_disk[0]:
-            saved = self.load()
+            states.append(saved := self.load())
             self._on_disk = identity, "" if saved is None else self._word(saved.stamp)
-            states.append(saved)
-        related = [one for one in states if one is not None and one.stamp.is_related(stamp)]
+        related = (one for one in states if one is not None and one.stamp.is_related(stamp))
         self.held = max(related, key=lambda one: one.stamp.generation, default=None)
         return self.held
 
     def _identity(self) -> object:
         """Return what tells this file from one that replaces it."""
-        try:
+        with suppress(OSError):
             status = self.file.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns
+            return status.st_ino, status.st_mtime_ns
+        return None
 
     def _write(self, state: State) -> None:
         """Replace the file; remove drafts that killed processes left."""
-        arrays: dict[str, Any] = self.pack(state)
-        arrays["about"] = np.array(json.dumps({"made_by": self._made_by, "stamp": state.stamp}))
+        about = np.array(json.dumps({"made_by": self._made_by, "stamp": state.stamp}))
         make_folder(folder := self.file.parent)
         draft = folder / f"{uuid.uuid4().hex}.new"
         try:
             with draft.open("wb") as file:
-                np.savez(file, **arrays)
+                np.savez(file, about=about, **self.pack(state))  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.file)

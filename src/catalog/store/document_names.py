@@ -28,8 +28,8 @@ from sqlalchemy import (
 from catalog.core.dates import to_timestamp
 from catalog.core.documents import Chunk, MetadataScalar, MetadataValue, listed
 from catalog.core.filters import DATE_FIELDS, comparable_number, value_kind
-from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import DatasetNames, among
+from catalog.store.restriction import change_stamp
 from catalog.store.schema import document_fields, documents
 
 _RECORDINGS = ("video", "audio")  # file types

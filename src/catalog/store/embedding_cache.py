@@ -34,8 +34,8 @@ from catalog.core.ids import sha1_hex
 from catalog.core.settings.loading import find_presets, load_preset
 from catalog.store.checksums import is_whole_vector, vector_checksum
 from catalog.store.database import Database, read_meta, set_meta
-from catalog.store.engine_types import Restriction, change_stamp
 from catalog.store.filter_sql import DatasetNames, among
+from catalog.store.restriction import Restriction, change_stamp
 from catalog.store.schema import (
     chunk_windows,
     chunks,

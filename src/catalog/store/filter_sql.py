@@ -6,44 +6,16 @@ import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import (
-    String,
-    and_,
-    bindparam,
-    false,
-    func,
-    literal,
-    not_,
-    or_,
-    select,
-    true,
-)
+from sqlalchemy import String, and_, bindparam, false, func, literal, not_, or_, select, true
 
+from catalog.core import filters
 from catalog.core.documents import MetadataScalar
-from catalog.core.filters import (
-    And,
-    Condition,
-    Filter,
-    Not,
-    Op,
-    Or,
-    comparable_number,
-    date_comparison,
-    value_kind,
-)
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, value_kind
+from catalog.store import sql_forms
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
-from catalog.store.sql_forms import (
-    SHORT,
-    PlainText,
-    among_json,
-    casefolded,
-    contains,
-    json_items,
-    shortened,
-)
+from catalog.store.sql_forms import SHORT, PlainText, casefolded, contains, shortened
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -53,17 +25,11 @@ if TYPE_CHECKING:
 DatasetNames = str | tuple[str, ...]
 """The name of a dataset, or the distinct, ordered names of several that are searched as one."""
 
-_COMPARISONS = {
-    Op.GT: operator.gt,
-    Op.GTE: operator.ge,
-    Op.LT: operator.lt,
-    Op.LTE: operator.le,
-}
+_COMPARISONS = {Op.GT: operator.gt, Op.GTE: operator.ge, Op.LT: operator.lt, Op.LTE: operator.le}
 _MOST_BOUND = 500  # longer lists are bound as one JSON value: SQLite limits bound parameters
 
 
-@dataclass(frozen=True, slots=True)
-class _Test:
+class _Test(NamedTuple):
     """A test of values of one kind: ``holds`` makes a condition from a column.
 
     With ``folds`` the column is in folded case. With ``is_date`` the values are dates (stored as
@@ -80,9 +46,9 @@ def compile_filter(tree: Filter) -> Clause:
     """Return the filter as a condition on ``chunks``; ``core.filters`` defines its meaning."""
     match tree:
         case And():
-            return and_(true(), *(compile_filter(part) for part in tree.parts))
+            return and_(true(), *map(compile_filter, tree.parts))
         case Or():
-            return or_(false(), *(compile_filter(part) for part in tree.parts))
+            return or_(false(), *map(compile_filter, tree.parts))
         case Not():
             return not_(compile_filter(tree.part))
         case Condition():
@@ -92,12 +58,12 @@ def compile_filter(tree: Filter) -> Clause:
 def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -> Clause:
     """Return ``column IN values``, for any number of values."""
     items: list[str | float] = list(values)
-    if len(items) <= _MOST_BOUND:
-        return column.in_(items)
-    unfit = [value for value in items if not _fits_json(value)]
-    as_json = json.dumps([value for value in items if _fits_json(value)] if unfit else items)
-    is_inside = among_json(column, literal(as_json))
-    return or_(is_inside, column.in_(unfit)) if unfit else is_inside
+    fit = [value for value in items if _fits_json(value)] if len(items) > _MOST_BOUND else []
+    unfit = [value for value in items if not _fits_json(value)] if fit else items
+    is_bound = column.in_(unfit)
+    return (
+        or_(is_bound, sql_forms.among_json(column, literal(json.dumps(fit)))) if fit else is_bound
+    )
 
 
 def among_bound(column: ColumnElement[Any], name: str) -> Clause:
@@ -105,7 +71,7 @@ def among_bound(column: ColumnElement[Any], name: str) -> Clause:
 
     To build a statement for each call takes longer than most statements run.
     """
-    return among_json(column, bindparam(name, type_=String()))
+    return sql_forms.among_json(column, bindparam(name, type_=String()))
 
 
 def as_bound(values: Iterable[str] | Iterable[int]) -> str:
@@ -120,15 +86,12 @@ def of_datasets(column: ColumnElement[str], names: DatasetNames) -> Clause:
 
 def text_values(connection: Connection, dataset: str, field: str, part: str) -> list[str]:
     """Return the field's distinct texts in the dataset that contain the part, in any case."""
-    column: ColumnElement[str]
-    if field == "modality":
-        column, is_here = chunks.c.modality, chunks.c.dataset == dataset
-        query, folded = select(column).where(is_here), casefolded(column)
-    elif field == "section":
-        column, is_here = chunk_sections.c.heading, chunks.c.dataset == dataset
-        query, folded = select(column).join(chunks).where(is_here), casefolded(column)
+    fields, is_here = document_fields.c, chunks.c.dataset == dataset
+    if field in ("modality", "section"):
+        column = chunks.c.modality if field == "modality" else chunk_sections.c.heading
+        folded, query = casefolded(column), select(column).where(is_here)
+        query = query.join(chunks) if field == "section" else query
     else:
-        fields = document_fields.c
         folded = func.coalesce(fields.folded, fields.text_value)
         query = select(fields.text_value).join(documents).where(documents.c.dataset == dataset)
         query = query.where(fields.field == field, fields.kind == "s")
@@ -151,8 +114,16 @@ def _condition(condition: Condition) -> Clause:
             return and_(true(), *(_some(condition.field, (value,)) for value in values))
         case Op.IS_EMPTY:
             return not_(_exists(condition.field, None))
-        case _:
-            return _exists(condition.field, _comparison(condition))
+    if (dates := filters.date_comparison(condition)) is not None:
+        test = _Test("s", lambda column: _compare(column, *dates), is_date=True)
+    elif not values:
+        return false()
+    else:
+        stored, op = _stored(values[0]), condition.op
+        if folds := op is Op.TEXT_MATCH_INSENSITIVE:
+            stored = str(stored).casefold()
+        test = _Test(value_kind(values[0]), lambda column: _compare(column, op, stored), folds)
+    return _exists(condition.field, test)
 
 
 def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
@@ -173,9 +144,13 @@ def _exists(field: str, test: _Test | None) -> Clause:
     if field == "section":
         rows = select(chunk_sections.c.seq)
         return chunks.c.seq.in_(rows.where(_on_column(chunk_sections.c.heading, "s", test)))
-    rows = select(document_fields.c.document_id).where(document_fields.c.field == field)
+    fields = document_fields.c
+    rows = select(fields.document_id).where(fields.field == field)
     if test is not None:
-        rows = rows.where(_on_field(test))
+        is_number = test.kind == "n" or test.is_date
+        column: ColumnElement[Any] = fields.number_value if is_number else fields.text_value
+        column = func.coalesce(fields.folded, column) if test.folds else column
+        rows = rows.where(fields.kind == test.kind, test.holds(column))
     return chunks.c.document_id.in_(rows)
 
 
@@ -192,20 +167,11 @@ def _on_pages(test: _Test | None) -> Clause:
     first = _on_column(chunks.c.page, "n", test)
     if test is None or test.kind != "n":
         return first
-    breaks = json_items(chunks.c.page_breaks)  # a page begins at each
-    is_met = test.holds(chunks.c.page + breaks.c.key + 1)
-    return or_(
-        first, select(literal(1)).select_from(breaks).where(is_met).correlate(chunks).exists()
+    breaks = sql_forms.json_items(chunks.c.page_breaks)  # a page begins at each
+    later = (
+        select(literal(1)).select_from(breaks).where(test.holds(chunks.c.page + breaks.c.key + 1))
     )
-
-
-def _on_field(test: _Test) -> Clause:
-    fields = document_fields.c
-    is_number = test.kind == "n" or test.is_date
-    column: ColumnElement[Any] = fields.number_value if is_number else fields.text_value
-    if test.folds:
-        column = func.coalesce(fields.folded, column)
-    return and_(fields.kind == test.kind, test.holds(column))
+    return or_(first, later.correlate(chunks).exists())
 
 
 def _equals(values: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
@@ -223,19 +189,6 @@ def _equals(values: list[Any]) -> Callable[[ColumnElement[Any]], Clause]:
     return holds
 
 
-def _comparison(condition: Condition) -> _Test:
-    """Return the test of a comparison or text match, whose value is one scalar."""
-    if (dates := date_comparison(condition)) is not None:
-        return _Test("s", lambda column: _compare(column, *dates), is_date=True)
-    value = condition.value[0] if isinstance(condition.value, tuple) else condition.value
-    if value is None:
-        return _Test("s", lambda _column: false())
-    stored = _stored(value)
-    if folds := condition.op is Op.TEXT_MATCH_INSENSITIVE:
-        stored = str(stored).casefold()
-    return _Test(value_kind(value), lambda column: _compare(column, condition.op, stored), folds)
-
-
 def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
     if op in (Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE):
         return contains(column, value)
@@ -246,4 +199,4 @@ def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
 def _stored(value: MetadataScalar) -> str | float:
     if isinstance(value, str):
         return value
-    return str(value).lower() if isinstance(value, bool) else comparable_number(value)
+    return str(value).lower() if isinstance(value, bool) else filters.comparable_number(value)

@@ -39,8 +39,8 @@ from catalog.core.params import Sort
 from catalog.core.scope import ALL, Scope
 from catalog.store.chunks import list_fields
 from catalog.store.document_names import Member
-from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_datasets
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 from catalog.store.sql_forms import ignoring_case, json_pairs, number_text
 

@@ -20,7 +20,6 @@ from sqlalchemy import (
     column,
     false,
     func,
-    insert,
     literal,
     literal_column,
     or_,
@@ -40,19 +39,13 @@ if TYPE_CHECKING:
 MAX_TERMS = 64
 _FIELDS = (chunks.c.title, chunks.c.headings, chunks.c.text)
 _NUMBER = re.compile(r"(?:(?<!\S)[-+\u2212])?[0-9]+(?:[.,][0-9]+)*")
-_BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
+_NO_DIGIT = "(?<![0-9])(?<![0-9][.,])"
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
 _LABELS: Any = literal_column("CAST('{0.25,0.5,0.75,1}' AS real[])")  # summary … title
 LEAST = 1e-9  # the least score of a match, so that rounding cannot make it 0
-CARDS = table(
-    "document_cards_fts",
-    *(column(name, PlainText) for name in CARD_WEIGHTS),
-    column("rowid", Integer),
-)
-_TABLES = tuple(  # FTS5 takes commands in a column with the table's name
-    table(name, column(name), column("rank")) for name in ("chunks_fts", "document_cards_fts")
-)
+_COLUMNS = (column(name, PlainText) for name in CARD_WEIGHTS)
+CARDS = table("document_cards_fts", *_COLUMNS, column("rowid", Integer))
 
 
 def fts_words(text: str) -> list[str]:
@@ -88,22 +81,21 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
         return false()
     if UNSPACED.search(phrase):
         forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
-        return or_(*(_contains(form) for form in forms))
+        return or_(*map(_contains, forms))
     names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
-    numbers = list(dict.fromkeys(_NUMBER.findall(phrase)))
+    numbers = dict.fromkeys(_NUMBER.findall(phrase))
+    # for Python and Postgres: no part of a larger number
+    whole = [rf"{_NO_DIGIT}{re.escape(number)}(?![0-9])(?![.,][0-9])" for number in numbers]
     return and_(
         holds_phrase(chunks.c.seq, quote(" ".join(words))),
-        *(_contains(name) for name in names[:MAX_TERMS]),
-        *(
-            or_(*(field.regexp_match(_whole(number)) for field in _FIELDS))
-            for number in numbers[:MAX_TERMS]
-        ),
+        *map(_contains, names[:MAX_TERMS]),
+        *(or_(*(one.regexp_match(pattern) for one in _FIELDS)) for pattern in whole[:MAX_TERMS]),
     )
 
 
 def flag_clause(word: str) -> ColumnElement[bool]:
     """Require that a chunk has the word as a flag, as in ``find -name`` or ``--name``."""
-    flags = [f"{sign}-{word}" for sign in _BEFORE_FLAG]
+    flags = [f"{sign}-{word}" for sign in " \n\t`'\"([-"]
     written = or_(*(contains(field, flag) for field in _FIELDS for flag in flags))
     return and_(phrase_clause(word), written)
 
@@ -113,11 +105,6 @@ def _contains(written: str) -> ColumnElement[bool]:
     if folded == written.upper():  # no letter has a case
         return or_(*(contains(field, written) for field in _FIELDS))
     return or_(*(contains(casefolded(field), folded) for field in _FIELDS))
-
-
-def _whole(number: str) -> str:
-    """Return a pattern for a number that is no part of a larger one; for Python and Postgres."""
-    return rf"(?<![0-9])(?<![0-9][.,]){re.escape(number)}(?![0-9])(?![.,][0-9])"
 
 
 def is_postgres(connection: Connection) -> bool:
@@ -131,23 +118,21 @@ def match_cards(connection: Connection, match: str, *, is_name: bool = False) ->
     With ``is_name`` title or name must match. The score is BM25 over the weighted columns, in
     Postgres ``ts_rank_cd``; it is only computed if the query selects it.
     """
-    score: Any
+    cards: Any = select(CARDS.c.rowid.label("id"))
     if is_postgres(connection):
         words: Any = column("words")
         query = web_query(literal(match, PlainText))
-        score = func.greatest(LEAST, func.ts_rank_cd(_LABELS, words, query, 1))
+        score = func.greatest(LEAST, func.ts_rank_cd(_LABELS, words, query, 1)).label("score")
         named = func.ts_filter(words, literal_column("CAST('{a,b}' AS \"char\"[])"))
         is_match = (named if is_name else words).op("@@")(query)
-        return select(CARDS.c.rowid.label("id"), score.label("score")).where(is_match).subquery()
+        return cards.add_columns(score).where(is_match).subquery()  # type: ignore[no-any-return]
     weights = ", ".join(map(str, CARD_WEIGHTS.values()))
-    score = literal_column(f"max({LEAST}, -bm25(document_cards_fts, {weights}))", Float)
+    bm25: Any = literal_column(f"max({LEAST}, -bm25(document_cards_fts, {weights}))", Float)
     asked = f"{{title name}} : ({match})" if is_name else match
-    return (
-        select(CARDS.c.rowid.label("id"), score.label("score"))
-        .where(text("document_cards_fts MATCH :match").bindparams(match=asked))
-        .limit(-1)  # so that the match runs once, whatever is joined to it
-        .subquery()
+    found = cards.add_columns(bm25.label("score")).where(
+        text("document_cards_fts MATCH :match").bindparams(match=asked)
     )
+    return found.limit(-1).subquery()  # type: ignore[no-any-return]  # else it runs once for a row
 
 
 def command_full_text(connection: Connection, command: str) -> None:
@@ -156,5 +141,7 @@ def command_full_text(connection: Connection, command: str) -> None:
     ``rebuild`` makes them from their rows. ``integrity-check`` compares both, takes the write lock,
     and raises the driver's error if they differ.
     """
-    for index in () if is_postgres(connection) else _TABLES:
-        connection.execute(insert(index).values({index.name: command, "rank": 1}))
+    for name in () if is_postgres(connection) else ("chunks_fts", CARDS.name):
+        # FTS5 takes commands in a column with the table's name
+        command_it = f"INSERT INTO {name} ({name}, rank) VALUES (:command, 1)"  # noqa: S608
+        connection.execute(text(command_it), {"command": command})

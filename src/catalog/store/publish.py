@@ -34,9 +34,9 @@ from catalog.store import checksums, embedding_cache, llm_cache
 from catalog.store.cards import make_card
 from catalog.store.chunks import write_headings
 from catalog.store.document_names import document_date, field_rows
-from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
 from catalog.store.phrases import CARDS, command_full_text, is_postgres
+from catalog.store.restriction import change_stamp
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,

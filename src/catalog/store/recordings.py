@@ -15,8 +15,8 @@ from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import original_of
-from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
+from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, document_fields, documents, manifest
 from catalog.store.sql_forms import PlainText, shortened
 

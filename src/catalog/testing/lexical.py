@@ -16,8 +16,8 @@ from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
 from catalog.retrieval.legs import LexicalLeg, Question, run_leg
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.restriction import Hit, Restriction
 from catalog.testing.lexical_restrictions import RELAXED, WHOLE, LexicalRestrictions, Maker, found
 from catalog.testing.stores import drop, make_database, put, seqs_of
 

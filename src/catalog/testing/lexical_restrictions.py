@@ -18,8 +18,8 @@ from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.retrieval.legs import LexicalLeg, Question, run_leg
 from catalog.store.database import Database
-from catalog.store.engine_types import Restriction
 from catalog.store.lexical.base import LexicalEngine
+from catalog.store.restriction import Restriction
 from catalog.testing.stores import make_database, put
 
 Maker = Callable[[Database, str, Path], LexicalEngine]

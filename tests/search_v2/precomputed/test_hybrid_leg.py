@@ -11,7 +11,7 @@ from catalog.retrieval.legs import Question, run_leg
 from catalog.search_v2 import PrecomputedLeg, precomputed_hybrid
 from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.engine_types import Restriction
+from catalog.store.restriction import Restriction
 from fakes import open_library, write
 
 

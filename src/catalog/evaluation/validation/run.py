@@ -23,7 +23,7 @@ from catalog.ingest.readers.metadata import is_web_address
 from catalog.ingest.sync_report import Progress, Silent
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_paths
-from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs, read_chunk_ids
+from catalog.store.restriction import Restriction, allowed_paths, allowed_seqs, read_chunk_ids
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults

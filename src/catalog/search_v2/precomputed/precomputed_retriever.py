@@ -25,7 +25,7 @@ from catalog.search_v2.precomputed.semantic_types import (
 )
 from catalog.search_v2.retrievers import HybridRetrieverV2, LegRetriever, plan_retriever
 from catalog.store.chunks import find_by_lines
-from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
+from catalog.store.restriction import FLAT, Restriction, Spread, allowed_seqs, best_first
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -94,7 +94,7 @@ class PrecomputedLeg(LegRetriever):
         >>> from catalog.library.library import Library
         >>> from catalog.search_v2 import PrecomputedLeg
         >>> from catalog.search_v2.precomputed import SemanticContextRetriever
-        >>> from catalog.store.engine_types import Restriction
+        >>> from catalog.store.restriction import Restriction
         >>> semantic = SemanticContextRetriever(cache_dir=".emb_cache")
         >>> within = Restriction("notes")
         >>> with Library.open() as library:

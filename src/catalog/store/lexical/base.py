@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from catalog.store.derived import Array, Seqs
-from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.restriction import Hit, Hits, Restriction, Spread
 
 
 class LexicalEngine(Protocol):

@@ -30,7 +30,6 @@ from catalog.core.lru_cache import LRUCache
 from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.lexical.analysis import (
     Term,
@@ -44,6 +43,7 @@ from catalog.store.lexical.base import LexicalEngine, best_hits, term_weight
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES, detect_language
 from catalog.store.lexical.spelling import correct_words
+from catalog.store.restriction import Hits, Restriction, Stamp, allowed_seqs
 from catalog.store.schema import chunks, revisions
 
 K1, B = 1.2, 0.75

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError
 from catalog.store.database import Database
-from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs
+from catalog.store.restriction import Hits, Restriction, Stamp, allowed_seqs
 
 Vector = npt.NDArray[np.float32]
 

@@ -18,8 +18,8 @@ from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
-from catalog.store.engine_types import FLAT, Hits, Spread, Stamp, best_first, read_stamp
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
+from catalog.store.restriction import FLAT, Hits, Spread, Stamp, best_first, read_stamp
 from catalog.store.schema import chunk_windows, chunks, embeddings
 from catalog.store.vectors.base import unit_vector
 

@@ -29,7 +29,7 @@ from catalog.store.checksums import documents_of_vectors
 from catalog.store.chunks import load_chunks
 from catalog.store.database import POINTS_LOCK, EngineSetup, hold_lock
 from catalog.store.derived import NO_DATASET, Seqs
-from catalog.store.engine_types import Hit, Hits, Stamp, best_first, read_stamp
+from catalog.store.restriction import Hit, Hits, Stamp, best_first, read_stamp
 from catalog.store.schema import chunk_windows, chunks, embedded_windows
 from catalog.store.vectors.base import Vector, unit_vector
 from catalog.store.vectors.flat import read_windows

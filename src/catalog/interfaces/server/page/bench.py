@@ -37,7 +37,7 @@ from catalog.evaluation.judging import add_judgement, add_preference
 from catalog.ingest.sync_report import Silent
 from catalog.library.names import roles_in_force
 from catalog.store.chunks import find_by_path, list_paths
-from catalog.store.engine_types import read_stamp
+from catalog.store.restriction import read_stamp
 
 if TYPE_CHECKING:
     from catalog.library.library import Library

@@ -1,4 +1,4 @@
-"""Types that all index engines use: restrictions, hits, and the stamp of a dataset."""
+"""Restrict a search to some chunks; the hits of a search, and the state of a dataset."""
 
 from __future__ import annotations
 
@@ -14,14 +14,8 @@ from sqlalchemy import Connection, and_, bindparam, func, select, true, update
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import ALL, Scope
-from catalog.store.filter_sql import (
-    DatasetNames,
-    among,
-    among_bound,
-    as_bound,
-    compile_filter,
-    of_datasets,
-)
+from catalog.store import filter_sql
+from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.phrases import flag_clause, phrase_clause
 from catalog.store.schema import KEPT_STAMPS, chunks, datasets, documents
 
@@ -29,6 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from sqlalchemy import ColumnElement
+
+_REMEMBERED = 64  # states of a dataset: an index that is further behind is built anew
+_NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
+_SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
+_IDS = select(chunks.c.seq, chunks.c.chunk_id)
+_IDS = _IDS.where(filter_sql.among_bound(chunks.c.seq, "seqs"))
 
 
 class Hit(NamedTuple):
@@ -54,10 +54,7 @@ FLAT = Spread(0.0, 0.0)  # without chunks, or if all scores are 0
 
 
 def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
-    """Return the spread of several datasets' scores as if they were one dataset.
-
-    Each spread comes with its number of chunks; those with 0 chunks are ignored.
-    """
+    """Return the spread of several datasets as if they were one; each has its number of chunks."""
     known = [(size, one) for size, one in sized if size > 0]
     total = sum(size for size, _ in known)
     if total == 0:
@@ -70,16 +67,12 @@ def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
 class Hits(list[Hit]):
     """Hits, best first, with the spread of the scores of all chunks, hits or not.
 
-    ``size`` is the number of these chunks, 0 if the spread is not known. ``fallback`` says why the
-    store's own full text answered instead of an index, "" if it did not.
+    ``size`` is the number of these chunks, 0 if the spread is not known. ``fallback`` says why
+    newer chunks are missing.
     """
 
     def __init__(
-        self,
-        hits: Iterable[Hit] = (),
-        spread: Spread = FLAT,
-        fallback: str = "",
-        size: int = 0,
+        self, hits: Iterable[Hit] = (), spread: Spread = FLAT, fallback: str = "", size: int = 0
     ) -> None:
         super().__init__(hits)
         self.spread, self.fallback, self.size = spread, fallback, size
@@ -89,11 +82,6 @@ def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
     """Return the ``k`` best hits, highest score first, ties in order of row number."""
     ordered = sorted([(-score, seq) for seq, score in hits])
     return [Hit(seq, -negative) for negative, seq in ordered[:k]]
-
-
-_SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
-_REMEMBERED = 64  # states of a dataset: an index that is further behind is built anew
-_NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +115,8 @@ class Restriction:
     @property
     def is_one_document(self) -> bool:
         """Return whether scope or filter select a single document or recording."""
-        if self.scope.ids is not None and len(self.scope.ids) == 1:
-            return True
         parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
-        return any(
+        return len(self.scope.ids or ()) == 1 or any(
             isinstance(part, Condition) and part.op is Op.EQ and part.field in _NAMES_ONE
             for part in parts
         )
@@ -143,19 +129,21 @@ class Restriction:
 @lru_cache(maxsize=32)  # to build a condition takes longer than most statements with it
 def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
     # the filter's text is part of the key because Python takes the filters 1 and True for equal
-    parts: list[ColumnElement[bool]] = []
-    if restriction.scope.ids is None:
-        parts.append(of_datasets(chunks.c.dataset, restriction.dataset))
-    else:  # the dataset is tested on documents, else SQLite scans all its chunks
-        among_scope = among(documents.c.source_doc_id, sorted(restriction.scope.ids))
-        is_here = of_datasets(documents.c.dataset, restriction.dataset)
-        allowed = select(documents.c.id).where(is_here, among_scope)
-        parts.append(chunks.c.document_id.in_(allowed))
-    if restriction.filter is not None:
-        parts.append(compile_filter(restriction.filter))
-    parts.extend(phrase_clause(phrase) for phrase in restriction.containing)
-    parts.extend(~phrase_clause(phrase) for phrase in restriction.without)
-    return and_(true(), *parts)
+    is_here = of_datasets(chunks.c.dataset, restriction.dataset)
+    if restriction.scope.ids is not None:
+        # the dataset is tested on documents, else SQLite scans all its chunks
+        allowed = select(documents.c.id).where(
+            of_datasets(documents.c.dataset, restriction.dataset),
+            among(documents.c.source_doc_id, sorted(restriction.scope.ids)),
+        )
+        is_here = chunks.c.document_id.in_(allowed)
+    tree = restriction.filter
+    return and_(
+        is_here,
+        true() if tree is None else filter_sql.compile_filter(tree),
+        *(phrase_clause(phrase) for phrase in restriction.containing),
+        *(~phrase_clause(phrase) for phrase in restriction.without),
+    )
 
 
 def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
@@ -167,8 +155,6 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
 
     if restriction.is_whole_dataset:
         return None
-    if restriction.scope.is_nothing:
-        return np.empty(0, dtype=np.int64)
     stamps = read_stamps(connection, restriction.dataset)
     # repr, because to Python the filters 1 and True are equal
     key = connection.engine.url.database, stamps, restriction, repr(restriction.filter)
@@ -183,16 +169,12 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
     """Return the paths of documents with at least one chunk that may answer."""
-    if restriction.scope.is_nothing:
-        return frozenset()
     joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
     return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
 
 
 def sizes_within(connection: Connection, restriction: Restriction) -> list[int]:
     """Return the number of chunks that may answer of each document that has any."""
-    if restriction.scope.is_nothing:
-        return []
     sizes = select(func.count()).where(restriction.clause()).group_by(chunks.c.document_id)
     return list(connection.scalars(sizes))
 
@@ -201,28 +183,21 @@ def read_sizes(connection: Connection, source_ids: Iterable[str]) -> dict[str, i
     """Return the number of chunks of these documents, by source document id."""
     sizes = select(documents.c.source_doc_id, func.count()).join_from(chunks, documents)
     wanted = sizes.where(among(documents.c.source_doc_id, source_ids))
-    rows = connection.execute(wanted.group_by(documents.c.source_doc_id)).all()
-    return {row[0]: row[1] for row in rows}
+    return dict(connection.execute(wanted.group_by(documents.c.source_doc_id)).tuples())
 
 
 def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
     """Return whether a chunk that may answer has the word as a flag, as in ``find -name``."""
-    if restriction.scope.is_nothing:
-        return False
     found = select(chunks.c.seq).where(restriction.clause(), flag_clause(word)).limit(1)
     return connection.scalar(found) is not None
-
-
-_IDS = select(chunks.c.seq, chunks.c.chunk_id).where(among_bound(chunks.c.seq, "seqs"))
 
 
 def read_chunk_ids(
     connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
 ) -> dict[int, str]:
     """Return the chunk ids of the dataset's live chunks among these row numbers, by row number."""
-    is_here = of_datasets(chunks.c.dataset, dataset)
-    rows = connection.execute(_IDS.where(is_here), {"seqs": as_bound(seqs)})
-    return {row[0]: row[1] for row in rows}
+    query = _IDS.where(of_datasets(chunks.c.dataset, dataset))
+    return dict(connection.execute(query, {"seqs": filter_sql.as_bound(seqs)}).tuples())
 
 
 class Stamp(NamedTuple):
@@ -245,13 +220,11 @@ class Stamp(NamedTuple):
 
     def is_related(self, other: Stamp) -> bool:
         """Return whether one state came from the other, so that row numbers mean the same rows."""
-        words, others = self.state.split(), other.state.split()
-        return self.rows in others or other.rows in words
+        return self.rows in other.state.split() or other.rows in self.state.split()
 
 
-_STAMP = select(*(datasets.c[name] for name in Stamp._fields)).where(
-    datasets.c.name == bindparam("dataset")
-)
+_STAMP = select(*(datasets.c[name] for name in Stamp._fields))
+_STAMP = _STAMP.where(datasets.c.name == bindparam("dataset"))
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
@@ -268,8 +241,7 @@ def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
 
 def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
     """Return the present state of the dataset, or of each dataset."""
-    names = (dataset,) if isinstance(dataset, str) else dataset
-    return tuple(read_stamp(connection, name) for name in names)
+    return tuple(read_stamp(connection, name) for name in Restriction(dataset).datasets)
 
 
 def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool = True) -> None:
@@ -277,13 +249,8 @@ def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool
 
     Without ``rows``, only vectors were added.
     """
-    is_it = datasets.c.name == dataset
-    words = (connection.scalar(select(datasets.c.state).where(is_it)) or "").split()
-    drawn = [secrets.token_hex(6) for _ in range(1 + rows)]
-    words = [*drawn, *(words[1:] or words)]
-    changed = {
-        "generation": datasets.c.generation + 1,
-        "updated_at": now,
-        "state": " ".join(words[:_REMEMBERED]),
-    }
-    connection.execute(update(datasets).where(is_it).values(changed))
+    of, is_it = datasets.c, datasets.c.name == dataset
+    words = (connection.scalar(select(of.state).where(is_it)) or "").split()
+    words = [*(secrets.token_hex(6) for _ in range(1 + rows)), *(words[1:] or words)]
+    changed = {"generation": of.generation + 1, "state": " ".join(words[:_REMEMBERED])}
+    connection.execute(update(datasets).where(is_it).values(changed | {"updated_at": now}))
