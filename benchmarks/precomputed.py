@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from catalog.search_v2.precomputed import embedding_index
 from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
 from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
+
+from catalog.search_v2.precomputed import embedding_index
 
 QUERIES = 30
 

@@ -11,7 +11,7 @@ from qdrant_client import QdrantClient
 
 from catalog.core.settings import get_settings
 from catalog.search.embed_model import get_embed_model
-from catalog.search_v2 import HybridRetrieverFactoryV2, KeepFirst, KeywordChunkSelector
+from catalog.search_v2 import HybridRetrieverFactoryV2, KeywordChunkSelector
 
 # The project as it is, with its own reader, splitter, embedding model and collection.
 documents = SimpleDirectoryReader("notes", recursive=True).load_data()
@@ -33,5 +33,5 @@ before = QueryFusionRetriever(
 
 # v2 over it
 fused = HybridRetrieverFactoryV2().over([bm25, vectors], weights=[1, 1], bonus=(0.05, 0.02))
-stages = [KeywordChunkSelector(), KeepFirst(limit=10)]
+stages = [KeywordChunkSelector()]
 after = RetrieverQueryEngine.from_args(fused, llm=MockLLM(), node_postprocessors=stages)

@@ -36,20 +36,3 @@ def test_a_query_engine_streams_checked_sentences(service):
     assert len(parts) == 2
     assert parts[1].endswith("[unsupported]")
     assert response.metadata["answer"] == "".join(parts)
-
-
-def test_a_chat_engine_asks_each_message(service):
-    chat = AnswerQueryEngine(service=service).as_chat_engine()
-    assert "14 days" in str(chat.chat(CANCEL))
-    assert "230 degrees" in str(chat.chat("At how many degrees do I bake bread?"))
-    assert len(chat.chat_history) == 4
-
-
-def test_a_chat_engine_with_a_model_rewrites_a_later_message(service):
-    llm = WritingLLM(replies=[RIGHT, CANCEL, RIGHT])
-    chat = AnswerQueryEngine(service=service, llm=llm).as_chat_engine()
-    chat.chat(CANCEL)
-    assert "14 days" in str(chat.chat("Within how many, again?"))
-    assert "Within how many, again?" in llm.prompts[1]
-    assert "14 days" in llm.prompts[1]
-    assert llm.prompts[2].endswith(f"Question: {CANCEL}")

@@ -22,7 +22,7 @@ from catalog.search_v2 import (
     DatasetRetriever,
     SearchServiceV2,
 )
-from catalog.search_v2.precomputed.semantic_types import AgentContextConfig
+from catalog.search_v2.precomputed import AgentContextConfig
 
 WORDS = "keys bread flour salary cancel order"
 TABLES = """

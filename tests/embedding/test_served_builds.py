@@ -13,10 +13,7 @@ from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.retrieval.parts import SearchParts
-from catalog.search_v2.retrievers import VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, embedded_windows, embeddings
 from embedding_server import FEWER, WRONG_DIMENSION, cut, running_server, status
 
@@ -210,9 +207,6 @@ def test_a_hybrid_search_goes_by_words_while_the_server_is_down(tmp_path, server
         assert [stage.status for stage in results.stages if stage.name == "vector"] == ["failed"]
         with pytest.raises(ConfigError, match="refused the key"):  # there is no other leg
             SearchServiceV2(library).search("number07", dataset="notes", mode="vector")
-        alone = VectorRetriever(SearchParts(library), Restriction("notes"), 5)
-        with pytest.raises(ConfigError, match="refused the key"):
-            alone.retrieve("number07")
 
 
 def run_catalog(home, server, *arguments, **options):

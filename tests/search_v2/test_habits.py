@@ -41,7 +41,6 @@ from catalog.search_v2 import (
     RerankPostprocessor,
     SearchServiceV2,
     ServicePostprocessor,
-    SimilarityThreshold,
     TemporalExpansion,
     TokenBudget,
 )
@@ -200,18 +199,11 @@ def test_scores_can_be_relevance_for_cut_offs_of_llama_index(service):
 
 
 def test_no_argument_of_a_postprocessor_is_swallowed(service):
-    nodes = CatalogRetriever("notes", score="relevance").retrieve("midnight backups")
-    threshold = SimilarityThreshold(similarity_cutoff=0.5)
-    assert threshold.minimum == 0.5
-    assert paths(threshold.postprocess_nodes(nodes)) == ["guides/backup.md"]
-    again = SimilarityThreshold.from_dict(threshold.to_dict())
-    assert again.minimum == 0.5
     for make in (
         partial(TokenBudget, budget=10),
         partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"),
         partial(MaxChunksPerDocument, top_n=1),
         partial(TemporalExpansion, service.library.database, seconds=1),
-        partial(SimilarityThreshold, cutoff=0.5),
         partial(AnswerQueryEngine, "notes", response_mode="refine"),
     ):
         with pytest.raises(InputError, match="there is no argument"):
@@ -272,11 +264,10 @@ def test_response_mode_templates_and_output_class_are_llama_indexs_own(service):
 
 def engines(llm):
     build = QueryEngineBuilderV2().build_query_engine
-    for engine in (build("notes", llm=llm), build("notes")):
+    answers = AnswerQueryEngine("notes", streaming=True)
+    for engine in (build("notes", llm=llm), build("notes"), answers):
         memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         yield CondenseQuestionChatEngine.from_defaults(engine, memory=memory, llm=llm)
-    yield AnswerQueryEngine("notes").as_chat_engine()
-    yield AnswerQueryEngine("notes", streaming=True).as_chat_engine()
 
 
 def test_chats_stream(service):
@@ -466,7 +457,6 @@ def test_a_serialised_postprocessor_is_the_same(service, copied):
     for stage in (
         ServicePostprocessor(top_k=1, callback_manager=CallbackManager()),
         MaxChunksPerDocument(limit=1),
-        SimilarityThreshold(minimum=0.4),
         TokenBudget(limit=9),
     ):
         again = copied(stage)

@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from llama_index.core import Document, MockEmbedding
@@ -14,7 +13,6 @@ from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.library.library import Library
 from catalog.search_v2 import EmbeddingPrefixTransform, IngestionPipelineBuilderV2, SearchServiceV2
-from catalog.search_v2.ingestion_nodes import PrefixedNode
 from catalog.store.embedding_cache import read_stored_model
 from fakes import DIM, open_library
 
@@ -263,7 +261,6 @@ def test_the_prefix_step_acts_on_plain_nodes_in_anybodys_pipeline():
     assert seen.texts == ["passage: key rotation > Keys\nRotate them."]
     assert node.get_content() == "Rotate them."
     assert "passage" not in node.get_content(metadata_mode=MetadataMode.LLM)
-    assert isinstance(node, PrefixedNode)
     assert TextNode.from_dict(node.to_dict()).text == "Rotate them."
     assert node.ref_doc_id == document.doc_id
 
@@ -283,26 +280,6 @@ def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):
     assert {result.original for result in found(service, "keys")} == {None}
     assert found(service, "keys", filters={"topic": "keys"})
     assert len(found(service, "keys", filters={"media": "talks/lecture"})) == 0
-
-
-def test_each_of_parallel_runs_sees_its_own_report(service):
-    builder = IngestionPipelineBuilderV2(service)
-    one, other = builder.build_pipeline("notes"), builder.build_pipeline("others")
-
-    async def store(name):
-        await one.arun(documents=[Document(text=f"Text {name}.", doc_id=name)])
-        await other.arun(documents=[Document(text=f"Other {name}.", doc_id=f"other {name}")])
-        await asyncio.sleep(0)
-        return one.report.added, other.report.added
-
-    async def store_all():
-        return await asyncio.gather(*map(store, "abc"))
-
-    assert asyncio.run(store_all()) == [([name], [f"other {name}"]) for name in "abc"]
-    assert one.report.added in (["a"], ["b"], ["c"])
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(one.run, documents=[Document(text="Text d.", doc_id="d")]).result()
-        assert pool.submit(lambda: one.report.added).result() == ["d"]
 
 
 def test_a_pipeline_that_would_be_pickled_says_what_to_do(service):

@@ -1,20 +1,15 @@
 """The legs as LlamaIndex users see them: retrievers over a store that may change meanwhile."""
 
-import asyncio
-
 import pytest
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import QueryBundle
 
-from builders import drop, make_database, put
+from builders import make_database, put
 from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
-from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.retrieval.legs import Question, run_leg
+from catalog.retrieval.legs import LexicalLeg, Question, run_leg
 from catalog.retrieval.parts import SearchParts
-from catalog.search_v2 import SimilarityThreshold
-from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
+from catalog.search_v2 import DatasetRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.restriction import Restriction
@@ -37,74 +32,20 @@ def engine(database, tmp_path):
     return Bm25Engine(WordIndex(database, "notes", tmp_path / "index"))
 
 
-def texts(nodes):
-    return [node.node.get_content() for node in nodes]
-
-
-def test_a_lexical_leg_is_a_retriever_that_returns_stored_chunks_with_scores(database, engine):
-    put(database, "notes", "a.md", "flour and water")
-    put(database, "notes", "b.md", "salt")
-    retriever = LexicalRetriever(database, engine, WHOLE, 10)
-    assert isinstance(retriever, BaseRetriever)
-    [node] = retriever.retrieve("flour")
-    assert (node.node.get_content(), node.node.metadata["path"]) == ("flour and water", "a.md")
-    assert node.score > 0
-
-
-def test_a_score_of_words_is_no_relevance_for_a_cut_off(database, engine):
-    put(database, "notes", "a.md", "flour and water")
-    nodes = LexicalRetriever(database, engine, WHOLE, 10).retrieve("flour")
-    assert nodes[0].score < 0.9
-    assert SimilarityThreshold(minimum=0.9).postprocess_nodes(nodes) == nodes
-
-
-def test_the_async_door_gives_the_same(database, engine):
-    put(database, "notes", "a.md", "flour and water")
-    retriever = LexicalRetriever(database, engine, WHOLE, 10)
-    assert asyncio.run(retriever.aretrieve("flour")) == retriever.retrieve("flour") != []
-
-
-def test_no_match_no_words_and_no_corpus_give_no_node(database, engine):
-    retriever = LexicalRetriever(database, engine, WHOLE, 10)
-    assert retriever.retrieve("flour") == []
-    put(database, "notes", "a.md", ["flour", "water"])
-    assert retriever.retrieve("zebra") == []
-    assert retriever.retrieve("the of and") == []
-    assert retriever.retrieve("???") == []
-
-
-def test_forbidden_chunks_are_never_returned_as_filler(database, engine):
-    put(database, "notes", "secret.md", "flour")
-    put(database, "notes", "open.md", "water")
-    within = Restriction("notes", Scope.of(["notes:open.md"]))
-    assert LexicalRetriever(database, engine, within, 50).retrieve("flour") == []
-
-
-def test_changes_need_no_new_retriever(database, engine):
-    retriever = LexicalRetriever(database, engine, WHOLE, 10)
-    put(database, "notes", "a.md", "flour")
-    assert len(retriever.retrieve("flour")) == 1
-    drop(database, "notes", "a.md")
-    assert retriever.retrieve("flour") == []
-
-
 def test_a_leg_with_a_sub_query_looks_for_that_whatever_it_is_given(database, engine):
     put(database, "notes", "a.md", "flour")
     put(database, "notes", "b.md", "salt")
-    retriever = LexicalRetriever(database, engine, WHOLE, 10, SubQuery("lex", "salt"))
-    assert texts(retriever.retrieve("flour")) == ["salt"]
-    assert run_leg(database, retriever.leg, Question("flour")).query == SubQuery("lex", "salt")
+    leg = LexicalLeg(WHOLE, 10, SubQuery("lex", "salt"), database, engine)
+    run = run_leg(database, leg, Question("flour"))
+    assert (run.query, len(run.hits)) == (SubQuery("lex", "salt"), 1)
 
 
-def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine, monkeypatch):
+def test_a_leg_that_breaks_records_it_in_its_run(database, engine, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("inside")
 
     monkeypatch.setattr(engine, "search", broken)
-    retriever = LexicalRetriever(database, engine, WHOLE, 10)
-    with pytest.raises(ZeroDivisionError):
-        retriever.retrieve("flour")
-    run = run_leg(database, retriever.leg, Question("flour"))
+    run = run_leg(database, LexicalLeg(WHOLE, 10, None, database, engine), Question("flour"))
     assert (run.leg, list(run.hits), str(run.error)) == ("lexical", [], "ZeroDivisionError: inside")
     assert isinstance(run.error, EngineError)
 
@@ -114,7 +55,7 @@ def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
     with open_library(tmp_path / "home", encoder) as library:
         Indexer(library).build(notes, "notes")
         parts = SearchParts(library)
-        retriever = VectorRetriever(parts, WHOLE, 1)
+        retriever = DatasetRetriever("notes", mode="vector", parts=parts, k_fused=1)
         vector = list(parts.query_vectors.embed("bake bread")[0])
         asked = len(encoder.texts)
         [node] = retriever.retrieve(QueryBundle("anything else", embedding=vector))

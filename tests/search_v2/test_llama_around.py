@@ -61,11 +61,9 @@ from catalog.search_v2 import (
     DistinctText,
     HybridRetrieverFactoryV2,
     IngestionPipelineBuilderV2,
-    KeepFirst,
     MaxChunksPerDocument,
     QueryEngineBuilderV2,
     RerankPostprocessor,
-    SimilarityThreshold,
     TokenBudget,
 )
 from fakes import DIM
@@ -271,7 +269,6 @@ def test_postprocessors_of_both_sides_follow_each_other():
     ):
         done = stage.postprocess_nodes(ranked, query_str="keys")
         assert {one.node_id for one in done} == {one.node_id for one in ranked}
-    assert KeepFirst(limit=1).postprocess_nodes(ranked) == ranked[:1]
 
 
 def test_hyde_over_our_retriever():
@@ -344,7 +341,6 @@ def test_every_stage_of_ours_follows_a_fusion_with_another_index():
         RerankPostprocessor(ScriptedReranker(1.0)),
         TokenBudget(limit=100),
         MaxChunksPerDocument(limit=2),
-        SimilarityThreshold(minimum=0.1),
     ]
     response = RetrieverQueryEngine.from_args(fused, llm=llm, node_postprocessors=stages).query(
         BACKUPS

@@ -34,12 +34,10 @@ from catalog.search_v2 import (
     CatalogRetriever,
     DistinctText,
     HybridRetrieverFactoryV2,
-    KeepFirst,
     KeywordChunkSelector,
     MaxChunksPerDocument,
     RerankPostprocessor,
     SearchServiceV2,
-    SimilarityThreshold,
     TokenBudget,
 )
 from fakes import WordEncoder, open_library
@@ -362,11 +360,10 @@ def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25
     assert isinstance(retriever, QueryFusionRetriever)
     retriever.callback_manager = CallbackManager([debug])
     engine = RetrieverQueryEngine(
-        retriever, NoText(llm=MockLLM()), node_postprocessors=[KeepFirst(limit=2)]
+        retriever, NoText(llm=MockLLM()), node_postprocessors=[DistinctText()]
     )
     answer = engine.query("bake bread")
     assert answer.source_nodes[0].node.node_id == BREAD
-    assert len(answer.source_nodes) == 2
     assert debug.get_event_pairs(CBEventType.RETRIEVE)
     outer = QueryFusionRetriever(
         [retriever, bm25], llm=MockLLM(), num_queries=1, use_async=False,
@@ -501,18 +498,6 @@ def test_a_reranker_orders_them_and_the_parts_of_the_score_stay(bm25, vectors):
     assert done[0].node.node_id == found[1].node.node_id
     assert done[0].fused == found[1].fused
     assert done[0].score != found[1].score
-
-
-def test_a_threshold_is_on_the_cosine_and_words_alone_cannot_be_judged(bm25, vectors):
-    cosines = {one.node.node_id: one.score for one in vectors.retrieve("rotate the API keys")}
-    found = over(bm25, vectors).retrieve("rotate the API keys")
-    least = sorted(cosines.values())[-2] + 0.001
-    kept = SimilarityThreshold(minimum=least).postprocess_nodes(found)
-    assert {one.node.node_id for one in kept} & set(cosines) == {max(cosines, key=cosines.get)}
-    by_words = over(bm25).retrieve("rotate the API keys")
-    assert SimilarityThreshold(minimum=0.9).postprocess_nodes(by_words) == by_words
-    strict = SimilarityThreshold(minimum=0.9, keep_unjudged=False)
-    assert strict.postprocess_nodes(by_words) == []
 
 
 def test_pages_of_one_file_are_one_document():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms.mock import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import (
@@ -22,10 +23,8 @@ from catalog.retrieval.passages import Passage
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.postprocessors import (
     DistinctText,
-    KeepFirst,
     KeywordChunkSelector,
     MaxChunksPerDocument,
-    SimilarityThreshold,
     TokenBudget,
 )
 
@@ -141,51 +140,10 @@ def judged(text, relevance, score=None):
     return Judged(node=TextNode(text=text), score=score, relevance=relevance)
 
 
-def test_passages_below_the_threshold_are_left_out():
-    nodes = [node("a", score=0.9), node("b", score=0.5), node("c", score=0.49)]
-    assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b"]
-    assert kept(SimilarityThreshold(minimum=0.0), nodes) == ["a", "b", "c"]
-
-
-def test_a_relevance_counts_before_the_score():
-    nodes = [judged("a", 0.2, 0.9), judged("b", 0.8, 0.1), judged("c", None, 0.1)]
-    assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["b", "c"]  # c cannot be judged
-    assert kept(SimilarityThreshold(minimum=0.5, keep_unjudged=False), nodes) == ["b"]
-
-
-@pytest.mark.parametrize("score", [None, 7.5, -0.25, float("nan")])
-def test_a_node_that_cannot_be_judged_stays_by_default(score):
-    nodes = [node("odd", score=score), node("good", score=0.6), judged("sure", 0.7, score)]
-    assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["odd", "good", "sure"]
-    strict = SimilarityThreshold(minimum=0.5, keep_unjudged=False)
-    assert kept(strict, nodes) == (["sure"] if score == 7.5 else ["good", "sure"])
-
-
-def test_scores_of_bm25_are_no_relevance_and_that_is_told(caplog):
-    nodes = [node("a", score=1.14), node("b", score=0.3), node("c", score=0.2)]
-    assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b", "c"]
-    assert "no passage has a relevance" in caplog.text
-    caplog.clear()
-    threshold = SimilarityThreshold(minimum=0.5)
-    for _ in range(3):
-        threshold.postprocess_nodes(nodes)
-    assert caplog.text.count("no passage has a relevance") == 1
-    caplog.clear()
-    assert kept(SimilarityThreshold(minimum=0.25), nodes[1:]) == ["b"]
-    assert kept(SimilarityThreshold(), nodes) == ["a", "b", "c"]
-    assert caplog.text == ""
-
-
 def test_a_limit_of_zero_keeps_all():
     nodes = [node("a", score=0.9), node("b", score=0.5)]
-    for stage in (KeepFirst(limit=0), MaxChunksPerDocument(limit=0), TokenBudget(limit=0)):
+    for stage in (MaxChunksPerDocument(limit=0), TokenBudget(limit=0)):
         assert kept(stage, nodes) == ["a", "b"]
-
-
-@pytest.mark.parametrize("minimum", [-0.1, 1.1])
-def test_a_threshold_outside_zero_to_one_is_refused(minimum):
-    with pytest.raises(ValidationError):
-        SimilarityThreshold(minimum=minimum)
 
 
 class WordCounter:
@@ -305,7 +263,7 @@ def test_all_stages_follow_one_another_in_a_plain_query_engine():
         llm=llm,
         response_synthesizer=NoText(llm=llm),
         node_postprocessors=[
-            SimilarityThreshold(minimum=0.3),  # without g
+            SimilarityPostprocessor(similarity_cutoff=0.3),  # without g
             KeywordChunkSelector(),  # a by its second passage: 3 words against none
             DistinctText(),  # without c
             MaxChunksPerDocument(limit=1),
@@ -325,8 +283,6 @@ STAGES = [
     DistinctText(),
     KeywordChunkSelector(),
     MaxChunksPerDocument(limit=2),
-    SimilarityThreshold(minimum=0.5),
-    SimilarityThreshold(minimum=0.5, keep_unjudged=False),
     TokenBudget(limit=3),
 ]
 any_nodes = st.lists(

@@ -19,7 +19,7 @@ from catalog.core.retrieval_events import asked_at
 from catalog.embedding import model as embedding_model
 from catalog.retrieval.shared import close, shared_service
 
-if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
+if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
     from catalog.answers.answering import ask
     from catalog.answers.generating import generate
     from catalog.core.results import SearchResults
@@ -38,20 +38,13 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
     from catalog.search_v2.llama_engines import AnswerQueryEngine
     from catalog.search_v2.postprocessors import (
         DistinctText,
-        KeepFirst,
         KeywordChunkSelector,
         MaxChunksPerDocument,
         RelevanceEstimator,
         RerankPostprocessor,
         ServicePostprocessor,
-        SimilarityThreshold,
         TemporalExpansion,
         TokenBudget,
-    )
-    from catalog.search_v2.precomputed.precomputed_retriever import (
-        PrecomputedLeg,
-        PrecomputedRetriever,
-        precomputed_hybrid,
     )
     from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
     from catalog.search_v2.query_engine_builder import CitedSentences, QueryEngineBuilderV2
@@ -59,60 +52,29 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
         CatalogRetriever,
         DatasetRetriever,
         HybridRetrieverFactoryV2,
-        LexicalRetriever,
         LexVecQueryTransform,
+        PrecomputedRetriever,
         QueryExpansionRetrieverV2,
-        VectorRetriever,
     )
     from catalog.search_v2.service import SearchServiceV2
 
-_MODULES = {
-    "answers.answering": ("ask",),
-    "answers.generating": ("generate",),
-    "search_v2.llama_engines": ("AnswerQueryEngine",),
-    "search_v2.query_engine_builder": ("CitedSentences", "QueryEngineBuilderV2"),
-    "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
-    "search_v2.ingestion": (
-        "CachedEmbedding",
-        "ChunkSplitter",
-        "EmbeddingPrefixTransform",
-        "IngestionPipelineBuilderV2",
-    ),
-    "search_v2.ingestion_storing": (
-        "ChunkPersistenceTransform",
-        "IngestionReport",
-        "PersistenceTransform",
-    ),
-    "search_v2.postprocessors": (
-        "DistinctText",
-        "KeepFirst",
-        "KeywordChunkSelector",
-        "MaxChunksPerDocument",
-        "RelevanceEstimator",
-        "RerankPostprocessor",
-        "ServicePostprocessor",
-        "SimilarityThreshold",
-        "TemporalExpansion",
-        "TokenBudget",
-    ),
-    "search_v2.precomputed.precomputed_retriever": (
-        "PrecomputedLeg",
-        "PrecomputedRetriever",
-        "precomputed_hybrid",
-    ),
-    "search_v2.qdrant_store": ("MinimalQdrantVectorStore",),
-    "search_v2.retrievers": (
-        "CatalogRetriever",
-        "DatasetRetriever",
-        "HybridRetrieverFactoryV2",
-        "LexVecQueryTransform",
-        "LexicalRetriever",
-        "QueryExpansionRetrieverV2",
-        "VectorRetriever",
-    ),
-    "search_v2.service": ("SearchServiceV2",),
+_NAMES = {
+    "answers.answering": "ask",
+    "answers.generating": "generate",
+    "search_v2.collections": "CollectionRetriever CollectionSearch",
+    "search_v2.ingestion": "CachedEmbedding ChunkSplitter EmbeddingPrefixTransform "
+    "IngestionPipelineBuilderV2",
+    "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
+    "search_v2.llama_engines": "AnswerQueryEngine",
+    "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
+    "RelevanceEstimator RerankPostprocessor ServicePostprocessor TemporalExpansion TokenBudget",
+    "search_v2.qdrant_store": "MinimalQdrantVectorStore",
+    "search_v2.query_engine_builder": "CitedSentences QueryEngineBuilderV2",
+    "search_v2.retrievers": "CatalogRetriever DatasetRetriever HybridRetrieverFactoryV2 "
+    "LexVecQueryTransform PrecomputedRetriever QueryExpansionRetrieverV2",
+    "search_v2.service": "SearchServiceV2",
 }
-_MODULE_OF = {name: f"catalog.{module}" for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: f"catalog.{at}" for at, names in _NAMES.items() for name in names.split()}
 __all__ = [*sorted(_MODULE_OF), "close", "search"]
 
 

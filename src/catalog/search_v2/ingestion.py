@@ -13,13 +13,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import ref
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
@@ -51,10 +48,11 @@ from catalog.ingest.pipeline import (
 from catalog.library.indexing import Indexer, Removal
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.ingestion_nodes import (
+    LEAD,
     ChunkNode,
     GivenDocument,
     GivenDocuments,
-    PrefixedNode,
+    lead_with,
 )
 from catalog.search_v2.ingestion_places import collect_chunks
 from catalog.search_v2.ingestion_storing import (
@@ -203,9 +201,9 @@ class EmbeddingPrefixTransform(TransformComponent):
 
     These windows are kept on the node, separate from its text; see
     :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
-    pipeline that is not ours, put this step between splitter and embedding model: plain text nodes
-    become :class:`PrefixedNode`. The prefix is that of ``model`` or the configured model, unless
-    ``prefix`` is given.
+    pipeline that is not ours, put this step just before the embedding model: plain text nodes get
+    the metadata ``embedding_lead``, which no language model reads. The prefix is that of
+    ``model`` or the configured model, unless ``prefix`` is given.
 
     Examples:
         >>> from llama_index.core.schema import MetadataMode, TextNode
@@ -252,17 +250,18 @@ class EmbeddingPrefixTransform(TransformComponent):
         return [self._format(node) for node in nodes]
 
     def _format(self, node: BaseNode) -> BaseNode:
-        if isinstance(node, ChunkNode) and self._model is not None:
+        if isinstance(node, ChunkNode):
+            assert self._model is not None
             model = replace(self._model, document_prefix=self.prefix)
             embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
-        elif isinstance(node, TextNode) and not isinstance(node, ChunkNode | PrefixedNode):
+        elif isinstance(node, TextNode) and LEAD not in node.metadata:
             place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
                 place = _describe_place(node, self.form)
                 told = _excluding(node, _OF_PLACE).get_metadata_str(MetadataMode.EMBED)
             told = f"{told.strip()}\n\n" if told.strip() else ""
-            return PrefixedNode.of(node, self.prefix + place + told)
+            return lead_with(node, self.prefix + place + told)
         return node
 
 
@@ -352,8 +351,7 @@ class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
     A run replaces everything stored of its sources; pages whose numbers are all new are added.
-    Other sources stay. ``report`` lists what the last run of this task or thread changed. A passage
-    that could not be
+    Other sources stay. ``report`` lists what the last run changed. A passage that could not be
     embedded is stored nevertheless, found by its words, and logged. Steps that you add to
     ``transformations``, wherever, run before texts are embedded and stored. LlamaIndex's own
     docstore strategies and cache are off, because they lose documents when an embedding fails.
@@ -362,7 +360,7 @@ class DatasetPipeline(IngestionPipeline):
     _dataset: str = PrivateAttr()
     _library: Library = PrivateAttr()
     _model: StoredModel = PrivateAttr()
-    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)  # of whichever task
+    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
     _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
 
     def __init__(
@@ -378,12 +376,8 @@ class DatasetPipeline(IngestionPipeline):
 
     @property
     def report(self) -> IngestionReport:
-        """The documents that the last run added, replaced, deleted and refused.
-
-        Tasks and threads that run the pipeline at the same time each see their own run's.
-        """
-        of, report = _REPORTS.get().get(id(self), (None, self._report))
-        return report if of is None or of() is self else self._report
+        """The documents that the last run added, replaced, deleted and refused."""
+        return self._report
 
     def __getstate__(self) -> dict[str, Any]:
         raise InputError(
@@ -446,8 +440,6 @@ class DatasetPipeline(IngestionPipeline):
             yield
         finally:
             self._report = run.report
-            alive = {key: one for key, one in _REPORTS.get().items() if one[0]() is not None}
-            _REPORTS.set(alive | {id(self): (ref(self), run.report)})
             self._names |= run.given.names
             RUN.set(None)
         self._log(run.report)
@@ -482,9 +474,6 @@ class DatasetPipeline(IngestionPipeline):
                 step.failures.clear()
 
 
-_REPORTS: ContextVar[Mapping[int, tuple[ref[DatasetPipeline], IngestionReport]]] = ContextVar(
-    "catalog_ingestion_reports", default=MappingProxyType({})
-)
 _LAST = (
     StepResults,
     EmbeddingPrefixTransform,

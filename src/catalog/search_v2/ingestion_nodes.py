@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import accumulate, chain, count
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from pydantic import BaseModel, Field, InstanceOf, PrivateAttr
+from pydantic import Field, InstanceOf
 
 from catalog.core import ids
 from catalog.core.documents import UNLISTED, ChunkSpan, MetadataValue, ParsedDocument, part_label
@@ -92,95 +91,27 @@ GIVEN_STYLE = (
 )
 
 
-class PrefixedNode(TextNode):
-    """A text node of any class with ``lead`` before its text for the embedding model.
+LEAD = "embedding_lead"  # in the metadata of a node of another pipeline
+_PROMPT = "prompt_metadata"
 
-    It is stored as a node of its own class. Until it is embedded, the stored form keeps the lead in
-    metadata that no language model reads, since LlamaIndex's cache restores only its own classes.
+
+def lead_with(node: TextNode, lead: str) -> TextNode:
+    """Return the node with text that an embedding model reads first, and a language model never.
+
+    It is in the metadata, so that LlamaIndex's caches and stores keep it. What a language model
+    reads stays the same but for white space between metadata and text.
     """
-
-    lead: str = Field("", exclude=True)
-    _was_embedded: bool = PrivateAttr(default=False)
-
-    @classmethod
-    def of(cls, node: TextNode, lead: str) -> PrefixedNode:
-        """Return the same node, which a model sees with the lead."""
-        fields = {name: getattr(node, name) for name in type(node).model_fields}
-        made = _prefixed(type(node)).model_construct(**fields, lead=lead)
-        vars_of = made.__pydantic_private__ or {}
-        vars_of |= node.__pydantic_private__ or {}
-        return made
-
-    @classmethod
-    def _kind(cls) -> type[TextNode]:
-        plain = (base for base in cls.__mro__ if not issubclass(base, PrefixedNode))
-        return next(base for base in plain if issubclass(base, TextNode))
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name under which LlamaIndex stores it."""
-        return cls._kind().class_name()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._kind(), self.__getstate__())
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "embedding" and value is not None:
-            self._was_embedded = True
-
-    def get_content(self, metadata_mode: MetadataMode = MetadataMode.NONE) -> str:
-        """Return the text to embed in that mode, else the node's own content.
-
-        In the mode of all metadata, by which LlamaIndex's cache goes, the lead is included.
-        """
-        if metadata_mode == MetadataMode.EMBED:
-            return self.lead + super().get_content(MetadataMode.NONE)
-        if metadata_mode == MetadataMode.ALL:
-            return self._stored_form().get_content(metadata_mode)
-        return super().get_content(metadata_mode)
-
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form for LlamaIndex's cache and document stores."""
-        if self._was_embedded or self.embedding is not None:
-            return super().to_dict(**kwargs)
-        return self._stored_form().to_dict(**kwargs)
-
-    def _stored_form(self) -> TextNode:
-        """Return a plain node that a model reads with the lead, and a language model as before.
-
-        Only white space between metadata and text may differ for the language model.
-        """
-        told = {"embedding_lead": self.lead.strip()}
-        prompt = self.get_metadata_str(MetadataMode.LLM)
-        more = told | ({"prompt_metadata": prompt} if prompt else {})
-        own, space = list(self.metadata), self.lead[len(self.lead.rstrip()) :]
-        fields = {name: getattr(self, name) for name in self._kind().model_fields}
-        return self._kind().model_construct(
-            **fields
-            | {
-                "metadata": self.metadata | more,
-                "metadata_template": "{value}",
-                "text_template": "{metadata_str}" + space + "{content}",
-                "excluded_embed_metadata_keys": [*own, "prompt_metadata"],
-                "excluded_llm_metadata_keys": [*own, "embedding_lead"],
-            }
-        )
-
-
-@cache
-def _prefixed(kind: type[TextNode]) -> type[PrefixedNode]:
-    """Return the class of nodes of this class that have a lead."""
-    if kind is TextNode:
-        return PrefixedNode
-    return type(f"Prefixed{kind.__name__}", (PrefixedNode, kind), {})
-
-
-def _unpickled(kind: type[TextNode], state: dict[str, Any]) -> PrefixedNode:
-    made = _prefixed(kind)
-    node = made.__new__(made)
-    BaseModel.__setstate__(node, state)
-    return node
+    own, space = list(node.metadata), lead[len(lead.rstrip()) :]
+    told = {LEAD: lead.strip(), _PROMPT: node.get_metadata_str(MetadataMode.LLM)}
+    told = {name: text for name, text in told.items() if text}
+    changed = {
+        "metadata": {**node.metadata, **told},
+        "metadata_template": "{value}",
+        "text_template": "{metadata_str}" + space + "{content}",
+        "excluded_embed_metadata_keys": [*own, _PROMPT],
+        "excluded_llm_metadata_keys": [*own, LEAD],
+    }
+    return node.model_copy(update=changed) if told.keys() & {LEAD} else node
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextvars import copy_context
-from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.llms.generic_utils import messages_to_history_str
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
@@ -20,21 +18,17 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks import CBEventType, EventPayload
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.instrumentation.events.retrieval import (
     RetrievalEndEvent,
     RetrievalStartEvent,
 )
-from llama_index.core.llms import ChatMessage, MockLLM
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from catalog.answers.answering import answer_events
 from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
-from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
+from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.later_settings import LaterSettings
@@ -143,73 +137,6 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
-
-    def as_streaming(self, *, is_streaming: bool) -> AnswerQueryEngine:
-        """Return the same engine with answers that stream, or that do not."""
-        engine = copy(self)
-        engine._is_streaming = is_streaming
-        return engine
-
-    def as_chat_engine(self) -> CondenseQuestionChatEngine:
-        """Return an engine for a conversation, in which each message is a separate question.
-
-        With a language model, a follow-up message is rewritten as an independent question; without
-        one it is asked unchanged.
-        """
-        return AnswerChatEngine(self)
-
-
-class AnswerChatEngine(CondenseQuestionChatEngine):
-    """A conversation whose every reply is an answer of an :class:`AnswerQueryEngine`."""
-
-    def __init__(self, engine: AnswerQueryEngine) -> None:
-        self._writer, self._engine = engine.llm, engine.as_streaming(is_streaming=False)
-        memory = ChatMemoryBuffer.from_defaults(token_limit=_REMEMBERED)
-        # Its model is never asked; without one LlamaIndex would look for OpenAI.
-        whole = CondenseQuestionChatEngine.from_defaults(engine, memory=memory, llm=MockLLM())
-        super().__init__(
-            query_engine=self._engine,
-            condense_question_prompt=whole._condense_question_prompt,
-            memory=memory,
-            llm=whole._llm,
-            callback_manager=engine.callback_manager,
-        )
-
-    def stream_chat(
-        self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
-        """Answer a message sentence by sentence."""
-        stream = CondenseQuestionChatEngine.stream_chat
-        return cast(
-            "StreamingAgentChatResponse", stream(self._as_streaming(), message, chat_history)
-        )
-
-    async def astream_chat(
-        self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
-        """Answer a message sentence by sentence."""
-        stream = CondenseQuestionChatEngine.astream_chat
-        return cast(
-            "StreamingAgentChatResponse", await stream(self._as_streaming(), message, chat_history)
-        )
-
-    def _as_streaming(self) -> AnswerChatEngine:
-        """Return the same conversation with an engine that streams."""
-        streaming = copy(self)
-        streaming._query_engine = self._engine.as_streaming(is_streaming=True)
-        return streaming
-
-    def _condense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
-        if self._writer is None or not chat_history:
-            return last_message
-        told = messages_to_history_str(chat_history)
-        return complete(
-            self._writer,
-            self._condense_question_prompt.format(question=last_message, chat_history=told),
-        )
-
-    async def _acondense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
-        return await asyncio.to_thread(self._condense_question, chat_history, last_message)
 
 
 def source_nodes(results: SearchResults) -> list[NodeWithScore]:

@@ -32,7 +32,6 @@ from catalog.retrieval.search import refine
 from catalog.retrieval.select import (
     keep_distinct,
     keep_few_of_each,
-    keep_relevant,
     keep_within_budget,
     select_by_keyword,
 )
@@ -75,22 +74,6 @@ class DistinctText(PassagePostprocessor):
         return keep_distinct(passages)
 
 
-class KeepFirst(PassagePostprocessor):
-    """Keep the first ``limit`` nodes; 0 keeps all.
-
-    Examples:
-        >>> from catalog.search_v2 import CatalogRetriever, KeepFirst
-        >>> nodes = CatalogRetriever("notes", top_k=3).retrieve("bake bread")
-        >>> [node.metadata["path"] for node in KeepFirst(limit=1).postprocess_nodes(nodes)]
-        ['recipes/bread.txt']
-    """
-
-    limit: int = Field(10, ge=0)
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return passages[: self.limit or None]
-
-
 class KeywordChunkSelector(PassagePostprocessor):
     """Keep the best node of each document, in the place of the document's first one.
 
@@ -125,48 +108,6 @@ class MaxChunksPerDocument(PassagePostprocessor):
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
         return keep_few_of_each(passages, self.limit)
-
-
-class SimilarityThreshold(PassagePostprocessor):
-    """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
-
-    A passage with the words of a keyword query as written, or with its quoted phrase, stays. The
-    relevance is the node's ``relevance``; for nodes without that attribute it is the score, as in
-    LlamaIndex's postprocessor, if it can be a cosine: if no score is above 1. LlamaIndex
-    calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not calibrated, or a node
-    scored by BM25, cannot be judged: it stays unless ``keep_unjudged`` is off; if none can be
-    judged, that is logged once. Scores of other software's fusion, and of BM25 over a few nodes,
-    are in 0..1 without being a relevance: use this after a reranker there.
-
-    Examples:
-        >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
-        >>> nodes = CatalogRetriever("notes").retrieve("at how many degrees is bread baked")
-        >>> kept = SimilarityThreshold(minimum=0.5).postprocess_nodes(nodes)
-        >>> [node.metadata["path"] for node in kept]
-        ['recipes/bread.txt']
-    """
-
-    minimum: float = Field(0.0, ge=0.0, le=1.0)
-    keep_unjudged: bool = True
-    _has_warned: bool = PrivateAttr(default=False)
-
-    def __init__(self, **settings: Any) -> None:
-        if "similarity_cutoff" in settings:
-            settings = {"minimum": settings.pop("similarity_cutoff"), **settings}
-        super().__init__(**settings)
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        plain = [one for one in passages if one.chunk.seq < 0 and not one.fused.contributions]
-        if any(one.score > 1.0 for one in plain):  # then no score is a cosine
-            passages = [
-                one._replace(relevance=None) if one in plain and one.relevance == one.score else one
-                for one in passages
-            ]
-        is_blind = bool(passages) and all(one.relevance is None for one in passages)
-        if self.minimum and is_blind and not self._has_warned:
-            self._has_warned = True
-            _log.warning("no passage has a relevance, so none could be compared with the cut-off")
-        return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
 
 
 class TokenBudget(PassagePostprocessor):

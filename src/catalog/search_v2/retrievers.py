@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -15,25 +15,17 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.core.schema import NodeWithScore, QueryBundle
-from pydantic import Field
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from catalog.core.errors import DamagedDocumentError, InputError, QueryError
+from catalog.core.errors import InputError, QueryError, SemanticQueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
-from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion import PROMPT, Expander, LexVecSource
 from catalog.retrieval.legs import (
-    LegQuery,
-    LexicalLeg,
-    Question,
-    VectorLeg,
     plan_legs,
 )
 from catalog.retrieval.parts import SearchParts
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import (
-    SearchRequest,
     check_search,
     read_request,
     search_arguments,
@@ -45,143 +37,23 @@ from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
 from catalog.search_v2.later_settings import LaterSettings
 from catalog.search_v2.nodes import (
-    PassageNode,
     ScoreName,
     check_score,
-    link_neighbours,
     score_by,
     to_nodes,
     to_question,
 )
 from catalog.search_v2.service import find_nodes
-from catalog.store import Database
-from catalog.store.chunks import load_chunks
-from catalog.store.lexical.base import LexicalEngine
-from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
+    from catalog.search_v2.precomputed import (
+        AgentContextConfig,
+        EmbeddingProvider,
+        SemanticContextRetriever,
+    )
 
 _log = logging.getLogger(__name__)
-
-
-class WordHit(NodeWithScore):
-    """A node whose score is of a search by words: it is no relevance, even if it is below 1."""
-
-    relevance: None = Field(None, exclude=True)
-
-
-class LegRetriever(BaseRetriever):
-    """Retrieve the hits of one leg, within a restriction.
-
-    With a ``sub_query`` it always searches for that, otherwise for the query it gets. By meaning it
-    uses the query's embedding, or else its ``custom_embedding_strs``, or else its text.
-    """
-
-    def __init__(self, database: Database, leg: LegQuery) -> None:
-        self._database, self.leg = database, leg
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        leg = self.leg
-        question, damaged = to_question(query_bundle), list[DamagedDocumentError]()
-        prepared = leg.prepare(question)
-        with self._database.snapshot(), self._database.read() as connection:
-            hits = leg.rank(connection, leg.about(question), prepared).hits
-            seqs = [hit.seq for hit in hits]
-            chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
-        for error in damaged:
-            _log.warning("left out: %s", error)
-        scored = NodeWithScore if leg.kind == "vec" else WordHit
-        nodes = [
-            scored(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
-            for hit in hits
-            if hit.seq in chunks
-        ]
-        return link_neighbours(nodes, self._database)
-
-
-class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one.
-
-    Examples:
-        >>> from catalog.library.library import Library
-        >>> from catalog.search_v2 import LexicalRetriever
-        >>> from catalog.store.restriction import Restriction
-        >>> with Library.open() as library:
-        ...     engine = library.indexes.lexical("notes")
-        ...     by_words = LexicalRetriever(library.database, engine, Restriction("notes"), top_k=1)
-        ...     [node.metadata["path"] for node in by_words.retrieve("bake bread")]
-        ['recipes/bread.txt']
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        engine: LexicalEngine,
-        restriction: Restriction,
-        top_k: int,
-        sub_query: SubQuery | None = None,
-    ) -> None:
-        super().__init__(database, LexicalLeg(restriction, top_k, sub_query, database, engine))
-
-
-class VectorRetriever(LegRetriever):
-    """Nearest neighbours over one dataset, or several; cosines are comparable between them.
-
-    Examples:
-        >>> from catalog.library.library import Library
-        >>> from catalog.search_v2 import SearchServiceV2, VectorRetriever
-        >>> from catalog.store.restriction import Restriction
-        >>> service = SearchServiceV2(Library.open())
-        >>> by_meaning = VectorRetriever(service.parts, Restriction("notes"), top_k=1)
-        >>> [node.metadata["path"] for node in by_meaning.retrieve("how hot is the oven")]
-        ['recipes/bread.txt']
-        >>> service.close()
-    """
-
-    def __init__(
-        self,
-        parts: SearchParts,
-        restriction: Restriction,
-        top_k: int,
-        sub_query: SubQuery | None = None,
-    ) -> None:
-        super().__init__(parts.database, VectorLeg(restriction, top_k, sub_query, parts))
-
-
-class HybridRetrieverV2(FusionRetriever):
-    """The legs of one query at the same time, fused as the settings say.
-
-    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` has the
-    reports of the last retrieval, so build one retriever for each query. The legs that ``expand``
-    returns for the question are searched as well.
-    """
-
-    legs: tuple[LegQuery, ...]
-    stages: StageLog
-
-    def __init__(
-        self,
-        parts: SearchParts,
-        legs: Sequence[LegQuery],
-        *,
-        top_k: int,
-        stages: StageLog | None = None,
-        expand: Callable[[Question], Sequence[LegQuery]] | None = None,
-    ) -> None:
-        super().__init__([LegRetriever(parts.database, leg) for leg in legs], top_k)
-        self._parts, self._expand = parts, expand
-        vars(self).update(legs=tuple(legs), stages=stages or StageLog())
-
-    def find(self, question: Question) -> list[Passage]:
-        """Return the passages of ``retrieve`` without making nodes or reporting to callbacks."""
-        added = () if self._expand is None else self._expand(question)
-        legs = [*self.legs, *added]
-        return find(self._parts, legs, question, self.similarity_top_k, self.stages).passages
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(self.find(to_question(query_bundle)), self._parts.database)
 
 
 class HybridRetrieverFactoryV2:
@@ -260,46 +132,6 @@ class HybridRetrieverFactoryV2:
         )
 
 
-def plan_retriever(
-    parts: SearchParts,
-    request: SearchRequest,
-    depths: tuple[int | None, int | None, int | None] = (None, None, None),
-    *,
-    stages: StageLog | None = None,
-    expander: Expander | None = None,
-) -> HybridRetrieverV2:
-    """Return the retriever of one request; depths default to the settings.
-
-    The query's phrases and exclusions restrict every leg, expansions included; those in a part of a
-    typed query restrict only that part. Raises :class:`QueryError` for a typed query without a part
-    for the mode's legs.
-    """
-    rag, query = parts.rag, request.query
-    k_lex, k_dense, k_fused = depths
-    make_legs = partial(
-        plan_legs,
-        parts,
-        replace(request.restriction, without=query.exclusions, containing=query.required),
-        mode=request.mode,
-        k_lex=k_lex or rag.fts_top_k,
-        k_dense=k_dense or rag.vector_top_k,
-    )
-    legs, stages = make_legs(query.parts), stages or StageLog()
-    if not legs:
-        raise QueryError(f"the typed query has no part for mode {request.mode}")
-
-    def more(question: Question) -> list[LegQuery]:
-        return make_legs(expand(parts, legs, question, stages, expander))
-
-    return HybridRetrieverV2(
-        parts,
-        legs,
-        top_k=k_fused or rag.fusion_top_k,
-        stages=stages,
-        expand=None if expander is None else more,
-    )
-
-
 class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
     """Search a dataset, several or all by both legs, fused, for any query.
 
@@ -342,11 +174,24 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         stages = StageLog(strict=self._params.strict)
         params = replace(self._params, query=query_bundle.query_str)
         request = read_request(params, parts, stages)
-        depths = (*self._depths, self.similarity_top_k)
-        expander = None if request.query.is_typed else self._expander(parts)
-        retriever = plan_retriever(parts, request, depths, stages=stages, expander=expander)
         question = question_about(to_question(query_bundle), request)
-        passages = retriever.find(question)
+        query, (k_lex, k_dense) = request.query, self._depths
+        make_legs = partial(
+            plan_legs,
+            parts,
+            replace(request.restriction, without=query.exclusions, containing=query.required),
+            mode=request.mode,
+            k_lex=k_lex or parts.rag.fts_top_k,
+            k_dense=k_dense or parts.rag.vector_top_k,
+        )
+        legs = make_legs(query.parts)
+        if not legs:
+            raise QueryError(f"the typed query has no part for mode {request.mode}")
+        expander = None if query.is_typed else self._expander(parts)
+        if expander is not None:
+            legs += make_legs(expand(parts, legs, question, stages, expander))
+        k_fused = self.similarity_top_k or parts.rag.fusion_top_k
+        passages = find(parts, legs, question, k_fused, stages).passages
         stages.log_failures(_log)
         return to_nodes(passages, parts.database)
 
@@ -499,3 +344,45 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class PrecomputedRetriever(BaseRetriever):
+    """Retrieve chunks of a folder of embeddings as LlamaIndex nodes.
+
+    A query's vector is the embedding in its bundle, or else the provider's. Raises
+    :class:`SemanticQueryError` without either.
+
+    Examples:
+        >>> from llama_index.core import QueryBundle
+        >>> from catalog.search_v2 import PrecomputedRetriever
+        >>> from catalog.search_v2.precomputed import SemanticContextRetriever
+        >>> retriever = PrecomputedRetriever(SemanticContextRetriever(cache_dir=".emb_cache"))
+        >>> nodes = retriever.retrieve(QueryBundle("rotate keys", embedding=[0.9, 0.1]))
+        >>> [(node.metadata["source_file"], round(node.score, 2)) for node in nodes]
+        [('keys.md', 0.99), ('recipes/bread.txt', 0.11)]
+    """
+
+    def __init__(
+        self,
+        semantic: SemanticContextRetriever,
+        provider: EmbeddingProvider | None = None,
+        config: AgentContextConfig | None = None,
+    ) -> None:
+        self._semantic, self._provider, self._config = semantic, provider, config
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        embedding = query_bundle.embedding
+        if embedding is None:
+            if self._provider is None:
+                raise SemanticQueryError(
+                    "no embedding of the query: give one in the QueryBundle, or a provider"
+                )
+            embedding = self._provider.get_query_embedding(query_bundle.query_str)
+        nodes = []
+        for chunk in self._semantic.retrieve(embedding, config=self._config):
+            text, told = chunk.content or "", dict(chunk.metadata)
+            vector = chunk.embedding.tolist()
+            node = TextNode(id_=chunk.chunk_id, text=text, metadata=told, embedding=vector)
+            nodes.append(NodeWithScore(node=node, score=chunk.score))
+        return nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -16,26 +17,73 @@ from llama_index.core.schema import QueryBundle
 from catalog.core.errors import CatalogError, InputError
 from catalog.search_v2 import PrecomputedRetriever, precomputed
 from catalog.search_v2.precomputed import (
-    ConfigError,
-    QueryError,
-    SemanticRetrievalError,
-    embedding_index,
-)
-from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
-from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever, read_content
-from catalog.search_v2.precomputed.semantic_types import (
     AgentContextConfig,
     ChunkWithScore,
+    ConfigError,
+    EmbeddingIndex,
+    QueryError,
     RetrieverConfig,
+    SemanticContextRetriever,
+    SemanticRetrievalError,
+    read_content,
 )
 
 DIM = 1536
 
 
 def name_of(number: int) -> str:
-    import hashlib
-
     return hashlib.sha256(f"chunk {number}".encode()).hexdigest()
+
+
+def write_cache(folder: Path, vectors: Any, metadata: dict[int, Any] | None = None) -> list[str]:
+    """Write vectors as files; their names, in the order of the vectors."""
+    folder.mkdir(exist_ok=True)
+    names = [*map(name_of, range(len(vectors)))]
+    for number, vector in enumerate(vectors):
+        (folder / names[number]).write_text(json.dumps([float(x) for x in vector]))
+        if metadata is not None and number in metadata:
+            sidecar = folder / f"{names[number]}.meta.json"
+            sidecar.write_text(json.dumps(metadata[number]))
+    return names
+
+
+def directions(count: int, seed: int = 5) -> Any:
+    vectors = np.random.default_rng(seed).normal(size=(count, DIM))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def fixture_metadata() -> dict[str, Any]:
+    return {
+        "source_file": "guide.md",
+        "line_number": 2,
+        "tags": ["python", "best-practices"],
+        "chunk_index": 0,
+        "chunk_length": 12,
+    }
+
+
+@pytest.fixture
+def fixture_embeddings_small(tmp_path: Path, fixture_metadata: dict[str, Any]) -> Path:
+    """Ten chunks of 1536 dimensions; the even ones are tagged python, and 3 nothing but odd."""
+    folder = tmp_path / ".emb_cache"
+    tagged = dict.fromkeys(range(0, 10, 2), fixture_metadata)
+    write_cache(folder, directions(10), {**tagged, 3: {"tags": ["odd"]}})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fixture_embeddings_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thousand chunks of 1536 dimensions."""
+    folder = tmp_path_factory.mktemp("large") / ".emb_cache"
+    write_cache(folder, directions(1000, seed=6))
+    return folder
+
+
+@pytest.fixture
+def fixture_query_vector() -> Any:
+    """Nearest to the chunk 4 of the small fixture."""
+    return directions(10)[4] + 0.01 * directions(10, seed=9)[0]
 
 
 def found(chunks: list[ChunkWithScore]) -> list[str]:
@@ -275,33 +323,6 @@ def test_equal_scores_come_by_id(tmp_path: Path):
     ]  # fmt: skip
 
 
-# The snapshot.
-
-
-def test_the_second_load_maps_the_snapshot(
-    fixture_embeddings_small: Path, fixture_query_vector: Any, monkeypatch: pytest.MonkeyPatch
-):
-    first = SemanticContextRetriever(fixture_embeddings_small)
-    monkeypatch.setattr(
-        embedding_index, "_read_files", lambda *_: pytest.fail("the files were read")
-    )
-    second = SemanticContextRetriever(fixture_embeddings_small)
-    assert isinstance(second.index.matrix, np.memmap)
-    assert second.index.metadata == first.index.metadata
-    (a, b) = (made.retrieve(fixture_query_vector) for made in (first, second))
-    assert [(c.chunk_id, c.score) for c in a] == [(c.chunk_id, c.score) for c in b]
-
-
-def test_a_folder_that_changed_is_read_again(fixture_embeddings_small: Path):
-    SemanticContextRetriever(fixture_embeddings_small)
-    (fixture_embeddings_small / name_of(0)).unlink()
-    assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 9
-    (fixture_embeddings_small / ("f" * 64)).write_text(json.dumps([1.0] * DIM))
-    assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
-    kept = list((fixture_embeddings_small / embedding_index.SNAPSHOT).iterdir())
-    assert len(kept) == 3, "older snapshots go"
-
-
 def test_a_file_written_over_in_place_is_seen_by_reload_and_by_a_new_retriever(
     fixture_embeddings_small: Path,
 ):
@@ -335,19 +356,6 @@ def test_a_folder_with_only_unreadable_names_warns(
         assert len(SemanticContextRetriever(tmp_path).index) == 0
         assert "none of the 1 files" in caplog.text
         assert "chunk-1.json" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [b"", b"{}", b"[]", b'{"format": 1, "state": 0}', b"PK\x03\x04junk", b"\x93NUMPY"],
-)
-def test_a_damaged_snapshot_is_not_used(fixture_embeddings_small: Path, damage: bytes):
-    SemanticContextRetriever(fixture_embeddings_small)
-    (fixture_embeddings_small / embedding_index.SNAPSHOT / "index.json").write_bytes(damage)
-    assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
-    for file in (fixture_embeddings_small / embedding_index.SNAPSHOT).glob("*.vectors.npy"):
-        file.write_bytes(damage)
-    assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
 
 
 def test_progress_ends_with_all_files(fixture_embeddings_large: Path):
