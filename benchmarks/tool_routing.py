@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.core.errors import GoldenSetError
 from catalog.core.settings import load_settings
-from catalog.evaluation.golden_files import read_rows
 from catalog.evaluation.significance import wilson_interval
 from catalog.interfaces.agents import AGENT_TOOLS, agent_guidance
 from catalog.llm import complete, get_llm
@@ -70,8 +69,9 @@ class RoutingReport:
 
 
 def read_prompts(path: Path) -> tuple[RoutingPrompt, ...]:
-    """Read prompts from a JSON Lines file; raise :class:`GoldenSetError` naming every bad line."""
-    return tuple(read_rows(path, RoutingPrompt, "prompt"))
+    """Read prompts, one JSON object on each line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return tuple(map(RoutingPrompt.model_validate_json, lines))
 
 
 def routing_report(prompts: Sequence[RoutingPrompt], choose: Callable[[str], str]) -> RoutingReport:

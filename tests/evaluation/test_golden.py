@@ -24,7 +24,7 @@ def line(**fields):
 
 def problem(**fields):
     """The only thing wrong with a query of these fields."""
-    queries, problems = parse_rows([line(**fields)], GoldenQuery)
+    queries, problems = parse_rows([line(**fields)])
     assert queries == []
     (one,) = problems
     return one.removeprefix("line 1: ")
@@ -43,8 +43,7 @@ def test_a_query_is_read_with_everything_it_says():
                 filters={"tag": "ops"},
                 note="in passing",
             )
-        ],
-        GoldenQuery,
+        ]
     )
     assert problems == []
     assert (query.id, query.query, query.difficulty, query.kind) == (
@@ -62,7 +61,7 @@ def test_a_query_is_read_with_everything_it_says():
 
 def test_only_grades_above_zero_are_answers():
     (query,), _ = parse_rows(
-        [line(expected=[{"path": "a", "grade": 2}, {"path": "b", "grade": 0}])], GoldenQuery
+        [line(expected=[{"path": "a", "grade": 2}, {"path": "b", "grade": 0}])]
     )
     assert query.relevant == {"a": 2}
     assert query.is_answerable
@@ -139,7 +138,7 @@ def test_a_query_that_contradicts_itself_is_refused_saying_how(fields, reason):
 
 
 def test_a_query_need_not_be_classed_or_labelled():
-    (query,), problems = parse_rows([line()], GoldenQuery)
+    (query,), problems = parse_rows([line()])
     assert problems == []
     assert (query.difficulty, query.kind, query.expected) == (None, None, ())
 
@@ -196,7 +195,7 @@ def test_a_bad_line_says_what_is_wrong_with_which_key_and_what_is_expected(field
     ],
 )
 def test_a_line_that_is_no_object_says_so(bad, told):
-    _, (problem,) = parse_rows([bad], GoldenQuery)
+    _, (problem,) = parse_rows([bad])
     assert problem.startswith(f"line 1: {told}")
 
 
@@ -228,7 +227,7 @@ def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):
     "bad", ["[" * 100_000, '{"id": "q1", "query": "x", "n": ' + "1" * 5000 + "}"]
 )
 def test_a_line_too_deep_or_long_for_the_reader_is_reported_like_any_problem(bad):
-    queries, problems = parse_rows([line(), bad], GoldenQuery)
+    queries, problems = parse_rows([line(), bad])
     assert [one.id for one in queries] == ["q1"]
     assert len(problems) == 1
     assert problems[0].startswith("line 2: ")
@@ -251,7 +250,7 @@ near_queries = st.fixed_dictionaries(
 
 @given(st.lists(st.text() | json_values.map(json.dumps) | near_queries.map(json.dumps), max_size=4))
 def test_any_line_is_a_query_or_a_problem(lines):
-    queries, problems = parse_rows(lines, GoldenQuery)
+    queries, problems = parse_rows(lines)
     asked = [one for one in lines if one.strip()]
     repeated = [one for one in problems if "occurs in line" in one]
     assert len(queries) + len(problems) - len(repeated) == len(asked)
@@ -259,9 +258,9 @@ def test_any_line_is_a_query_or_a_problem(lines):
 
 @given(near_queries)
 def test_a_query_that_is_accepted_can_be_written_and_read_again(fields):
-    queries, _ = parse_rows([json.dumps(fields)], GoldenQuery)
+    queries, _ = parse_rows([json.dumps(fields)])
     for query in queries:
-        again, problems = parse_rows([query.model_dump_json(exclude_defaults=True)], GoldenQuery)
+        again, problems = parse_rows([query.model_dump_json(exclude_defaults=True)])
         assert (again, problems) == ([query], [])
 
 

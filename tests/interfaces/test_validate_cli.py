@@ -98,7 +98,7 @@ def test_a_suite_or_a_report_that_cannot_be_used_is_refused_before_anything_is_a
 ):
     code, out, err = validate(SUITE.replace('"general"', '"odd"'))
     assert (code, out) == (1, "")
-    assert "query nodes: kind: Input should be 'general'" in err
+    assert "query nodes: kind: must be 'general'" in err
     code, _, err = validate(SUITE.replace("section = ", "chapter = ", 1))
     assert code == 1
     assert "query sensors: no document has the field 'chapter'" in err

@@ -23,8 +23,8 @@ from catalog.evaluation.answer_metrics import (
 from catalog.evaluation.backends import code_digest, public_settings
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import SHOWN_METRICS, score_run
-from catalog.evaluation.report import render_template, write_page
-from catalog.evaluation.report_text import format_score
+from catalog.evaluation.report import write_page
+from catalog.evaluation.report_text import format_score, render_template
 from catalog.evaluation.run_records import corpus_digest, record_run, run_key
 from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.evaluation.significance import mean_interval

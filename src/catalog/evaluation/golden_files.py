@@ -1,4 +1,4 @@
-"""Labelled queries in files: golden sets and tool prompts as JSON Lines, and BEIR collections.
+"""Labelled queries in files: golden sets as JSON Lines, and BEIR collections.
 
 A golden set has one JSON object on each line: ``id, query, difficulty, kind, expected [{path,
 grade, span?}], filters?, note?``. See ``golden_queries/README.md``. A BEIR collection is a folder
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -34,53 +34,35 @@ _SHOWN_PROBLEMS = 20
 _LOCK_SECONDS = 10
 
 
-class _Row(Protocol):
-    @property
-    def id(self) -> str: ...
-    @classmethod
-    def model_validate(cls, obj: Any, /) -> Self: ...
-
-
-RowT = TypeVar("RowT", bound=_Row)
-
-
 def read_golden(path: Path) -> GoldenSet:
     """Read the set in a JSON Lines file; raise :class:`GoldenSetError` naming every bad line."""
-    return GoldenSet(path.stem, tuple(read_rows(path, GoldenQuery, "query")))
-
-
-def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
-    """Read at least one object with unique ids from a JSON Lines file.
-
-    Raises :class:`GoldenSetError` naming every bad line.
-    """
-    rows, problems = parse_rows(read_lines(path), model)
+    queries, problems = parse_rows(read_lines(path))
     if problems:
         lines = "\n  ".join(problems[:_SHOWN_PROBLEMS])
         rest = len(problems) - _SHOWN_PROBLEMS
         more = f"\n  and {rest} more" if rest > 0 else ""
         raise GoldenSetError(f"{path} has {counted(len(problems), 'bad line')}:\n  {lines}{more}")
-    if not rows:
-        raise GoldenSetError(f"{path} has no {noun}")
-    return rows
+    if not queries:
+        raise GoldenSetError(f"{path} has no query")
+    return GoldenSet(path.stem, tuple(queries))
 
 
-def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], list[str]]:
+def parse_rows(lines: Iterable[str]) -> tuple[list[GoldenQuery], list[str]]:
     """Parse one JSON object on each line, with unique ids; blank lines are skipped.
 
-    Returns the valid objects, and a problem for each invalid line, which begins with the number of
+    Returns the valid queries, and a problem for each invalid line, which begins with the number of
     the line (from 1).
     """
-    rows: list[RowT] = []
+    rows: list[GoldenQuery] = []
     problems: list[str] = []
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = model.model_validate(json.loads(line))
+            row = GoldenQuery.model_validate(json.loads(line))
         except ValidationError as error:
-            problems.append(f"line {number}: {describe_problems(error, model.__annotations__)}")
+            problems.append(f"line {number}: {describe_problems(error)}")
         except (ValueError, RecursionError) as error:
             problems.append(f"line {number}: not JSON: {_describe_json(error)}")
         else:
@@ -98,7 +80,7 @@ def load_golden(path: Path) -> list[GoldenQuery]:
     """
     if not path.exists():
         return []
-    queries, problems = parse_rows(read_lines(path), GoldenQuery)
+    queries, problems = parse_rows(read_lines(path))
     if problems:
         raise GoldenSetError(f"{path} {problems[0]}; correct it first ('catalog golden check')")
     return queries
@@ -272,14 +254,18 @@ def read_lines(path: Path) -> list[str]:
 
 
 def describe_problems(
-    error: ValidationError, known: Iterable[str] = GoldenQuery.__annotations__
+    error: ValidationError, known: Iterable[str] = GoldenQuery.model_fields
 ) -> str:
     """Describe on one line which keys of a row are wrong, and their right form."""
-    keys: dict[str, tuple[str, ...]] = dict.fromkeys(known, ())
     return "; ".join(
-        ": ".join(filter(None, (".".join(map(str, detail["loc"])), _describe(detail, keys))))
-        for detail in error.errors(include_url=False)
+        describe_problem(detail, detail["loc"], known) for detail in error.errors(include_url=False)
     )
+
+
+def describe_problem(detail: ErrorDetails, place: Sequence[int | str], known: Iterable[str]) -> str:
+    """Describe what is wrong at a place; an unknown key gets the nearest of the ``known``."""
+    problem = _describe(detail, dict.fromkeys(known, ()) if len(place) == 1 else {})
+    return ": ".join(filter(None, (".".join(map(str, place)), problem)))
 
 
 def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
@@ -289,7 +275,7 @@ def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
         case "missing":
             return "is missing"
         case "extra_forbidden":
-            near = nearest_name(str(detail["loc"][0]), keys) if len(detail["loc"]) == 1 else None
+            near = nearest_name(str(detail["loc"][-1]), keys) if keys else None
             return "unknown key" + (f"; did you mean {near}?" if near else "")
         case "string_too_short":
             return "must not be empty"
@@ -327,22 +313,6 @@ def _describe_json(error: ValueError | RecursionError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} (character {error.pos + 1:,})"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
-    """Return the errors on one line, by field; an unknown field gets the nearest of ``keys``."""
-    known: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
-    parts = []
-    for detail in error.errors(include_url=False):
-        field = ".".join(map(str, detail["loc"]))
-        message = detail["msg"].removeprefix("Value error, ")
-        if known and detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-            near = nearest_name(field, known)
-            message = "unknown key; " + (
-                f"did you mean {near}?" if near else f"keys: {', '.join(known)}"
-            )
-        parts.append(f"{field}: {message}" if field else message)
-    return "; ".join(parts)
 
 
 POOL = 10

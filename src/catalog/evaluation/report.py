@@ -41,8 +41,8 @@ from catalog.evaluation.report_text import (
     format_share,
     format_value,
     make_anchor,
+    render_template,
     shorten,
-    template_environment,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.evaluation.significance import MIN_QUERIES, PairedTest
@@ -403,11 +403,6 @@ def render_report(
     replaced, so the page can always be written as UTF-8.
     """
     return render_template("report.html.j2", build_page(comparison, created, gates))
-
-
-def render_template(name: str, page: object) -> str:
-    """Render a template of this package; text from outside is escaped and made showable."""
-    return template_environment("catalog.evaluation").get_template(name).render(page=page)
 
 
 def write_report(

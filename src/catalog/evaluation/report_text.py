@@ -29,6 +29,7 @@ _UNSHOWABLE = re.compile(
 _DIRECTION_MARKS = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _WORDS_OF_GRAMMAR = """
 a an and any are as at be been but by can could did do does for from get had has have how i if in
@@ -69,6 +70,23 @@ def template_environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render_template(name: str, page: object) -> str:
+    """Render a template of this package; text from outside is escaped and made showable."""
+    environment = template_environment("catalog.evaluation")
+    if name.endswith(".md.j2"):
+        environment = environment.overlay(autoescape=False, finalize=_as_plain_markdown)
+    return environment.get_template(name).render(
+        page=page, filters=format_filters, ms=format_ms, shorten=shorten
+    )
+
+
+def _as_plain_markdown(value: object) -> object:
+    """Make text from outside show literally, on one line; leave our own Markdown unchanged."""
+    if hasattr(value, "__html__") or not isinstance(value, str):
+        return value
+    return _MARKDOWN.sub(r"\\\1", " ".join(make_showable(value).split()))
 
 
 def _finalize(value: object) -> object:

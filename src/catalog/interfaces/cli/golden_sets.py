@@ -231,10 +231,8 @@ def validate(
         catalog validate --example
         catalog validate --suite suite.toml --report report.md
     """
-    from catalog.evaluation.validation.run import SuiteRunner
-    from catalog.evaluation.validation.suite import read_suite
-    from catalog.evaluation.validation.validation_report import validation_lines
-    from catalog.evaluation.validation.verdict import Validation, validation_dict
+    from catalog.evaluation.suite_verdict import Validation, validation_dict, validation_report
+    from catalog.evaluation.suites import read_suite, run_suite
     from catalog.retrieval.search import Searcher
 
     if example == (suite is not None):
@@ -248,16 +246,15 @@ def validate(
             library = stack.enter_context(open_library(context))
         questions = read_suite(suite)
         name = library.chosen_dataset(dataset)
-        runner = SuiteRunner(Searcher(library), questions, name)
         with TerminalProgress(is_resumable=False) as progress:
-            validation = Validation.of(runner.run(progress))
-    text = "\n".join(validation_lines(validation))
+            validation = Validation(run_suite(Searcher(library), questions, name, progress))
+    text = validation_report(validation)
     if report is not None:
-        _write(report, f"{text}\n")
+        _write(report, text)
     if json:
         print_json(validation_dict(validation))
     elif report is None:
-        say(text)
+        say(text.rstrip("\n"))
     else:
         say("READY" if validation.is_ready else "NOT READY", *validation.reasons)
         say(f"Report: {report}")

@@ -1,15 +1,92 @@
-"""Suites put to a real store, by a search whose answers a test may change on their way."""
+"""Suites are read whole or refused with every fault named, and put to a real store."""
 
 import pytest
 
 from catalog.core.errors import EngineError, GoldenSetError
 from catalog.core.results import SearchResults, StageReport
-from catalog.evaluation.validation.run import DEPTHS, SuiteRunner
-from catalog.evaluation.validation.suite import SuiteQuery, ValidationSuite
-from catalog.evaluation.validation.verdict import Validation
+from catalog.evaluation.suite_verdict import Validation
+from catalog.evaluation.suites import DEPTHS, SuiteQuery, ValidationSuite, read_suite, run_suite
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
+
+GOOD = """
+name = "keys"
+[[query]]
+id = "rotate"
+kind = "general"
+query = "how are keys rotated"
+expected = [{ path = "keys.md" }, "section~Rotating"]
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads a suite of this text."""
+
+    def read_text(text):
+        path = tmp_path / "suite.toml"
+        path.write_text(text, encoding="utf-8")
+        return read_suite(path)
+
+    return read_text
+
+
+def query(**fields):
+    given = {"id": '"one"', "kind": '"general"', "query": '"keys"', "expected": '["path=a.md"]'}
+    lines = (f"{name} = {value}" for name, value in (given | fields).items() if value)
+    return "\n".join(("[[query]]", *lines, ""))
+
+
+def test_a_suite_has_its_questions_sources_and_usual_limits(read):
+    suite = read(GOOD)
+    assert (suite.name, suite.repeats, suite.top_k, suite.score) == ("keys", 3, None, "relevance")
+    assert (suite.limits.queries, suite.limits.stable) == (0.9, 1.0)
+    assert suite.query[0].expected == ({"path": "keys.md"}, "section~Rotating")
+    assert read(query()).name == "suite"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (query(kind='"easy"'), "query one: kind: must be 'general', 'technical', "),
+        (query(expected=None), "query one: expected has no source: name one, or call"),
+        (query(kind='"non-existent"'), "query one: a non-existent query must not expect a source"),
+        (query(kind='"filtered"'), "query one: a filtered query needs filters"),
+        (query(query='"  "'), "query one: query: must not be blank"),
+        (query(expected='["path"]'), "query one: expected.0: 'path' is not a condition such as"),
+        (query(filters='["page?3"]'), "query one: filters: 'page?3' is not a condition"),
+        (query(expected='"path=a.md"'), "query one: expected: must be a list, not 'path=a.md'"),
+        (query(filters="{ page = { near = 3 } }"), "query one: filters: unknown filter operator"),
+        (query(threshold="1.5"), "query one: threshold: must be at most 1"),
+        (query(filter="3"), "query one: filter: unknown key; did you mean filters?"),
+        (query(id=None), "query 1: id: is missing"),
+        (query() + query(), "id 'one' occurs twice"),
+        ("name = 'none'\n", "the suite has no query"),
+        ("query = 3\n", "query: must be a list, not 3"),
+        ("query = [3]\n", "query 1: must be an object, not 3"),
+        ("mode = 'lexical'\nscore = 'cosine'\n" + query(), "a lexical search has no cosine"),
+        ("score = 'cosine'\n" + query(), "each model has other cosines: set a thres"),
+        ("[limits]\nprecision = 2\n" + query(), "limits.precision: must be at most 1"),
+        ("repeats = 1\n" + query(), "repeats: must be at least 2"),
+        ("[[query", "is not TOML"),
+        (query(id='"a b"') + query(kind='"odd"'), "query a b: id: must have no blanks"),
+        (query(id='"a b"') + query(kind='"odd"'), "query one: kind: must be"),
+    ],
+)
+def test_a_suite_that_cannot_be_held_to_is_refused_with_every_reason(read, text, reason):
+    with pytest.raises(GoldenSetError) as refused:
+        read(text)
+    assert reason in str(refused.value)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
+    with pytest.raises(GoldenSetError, match="cannot read"):
+        read_suite(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(GoldenSetError, match="not UTF-8"):
+        read_suite(tmp_path / "bytes.toml")
+
 
 PAGE = "---\nsource_url: https://e.org/{0}\npage_title: Page of {0}\n---\n# The {0}\n\n{1}\n"
 
@@ -60,7 +137,7 @@ def suite(*queries, **fields):
 
 
 def measure(library, suite, change=lambda results, number: results):
-    return SuiteRunner(ChangingService(library, change=change), suite, "book").run()
+    return run_suite(ChangingService(library, change=change), suite, "book")
 
 
 def altered(results, hits=None, stages=None):
@@ -76,30 +153,24 @@ def altered(results, hits=None, stages=None):
     )
 
 
+def unchanged(results, _):
+    return results
+
+
 def patterns(library, change, *queries, **fields):
-    validation = Validation.of(measure(library, suite(*queries, **fields), change))
+    validation = Validation(measure(library, suite(*queries, **fields), change))
     return next(iter(validation.patterns.values()))
 
 
 def test_a_run_tells_which_passages_are_right_and_how_many_there_are(library):
-    (one,) = measure(library, suite()).measurements
+    forms = [{"source_url": "https://e.org/heron"}, "page_title=Page of heron", "section~the heron"]
+    (one,) = measure(library, suite(question(expected=forms))).measurements
     first, second = one.passages
-    assert (first.path, first.sources, first.is_right) == ("heron.md", frozenset({0}), True)
+    assert (first.path, first.sources, first.is_right) == ("heron.md", {0, 1, 2}, True)
     assert (second.is_right, one.available, one.absent) == (False, 1, ())
-    assert one.recall(one.passages) == 1.0
-    assert one.precision(one.passages) == 0.5
+    assert (one.recall(one.passages), one.precision(one.passages)) == (1.0, 0.5)
     assert set(one.by_depth) == set(DEPTHS)
     assert len(one.by_depth[1][0]) == 1
-
-
-def test_sources_by_address_title_and_section_are_the_same_passage(library):
-    forms = [
-        {"source_url": "https://e.org/heron"},
-        "page_title=Page of heron",
-        "section~the heron",
-    ]
-    (one,) = measure(library, suite(question(expected=forms))).measurements
-    assert one.passages[0].sources == {0, 1, 2}
 
 
 def test_every_repetition_embeds_the_question_anew_and_searches_again_without(library):
@@ -113,8 +184,8 @@ def test_every_repetition_embeds_the_question_anew_and_searches_again_without(li
 
 def test_a_lexical_suite_embeds_nothing_and_needs_no_time_for_it(library):
     run = measure(library, suite(mode="lexical", score="relevance"))
-    assert run.embedding.alone is None
-    (embedding,) = (one for one in Validation.of(run).criteria if one.id == "SC-003")
+    assert run.embedding == {}
+    (embedding,) = (one for one in Validation(run).criteria if one.id == "SC-003")
     assert (embedding.value, embedding.holds) == (None, True)
 
 
@@ -126,34 +197,26 @@ def test_an_answer_that_is_not_the_same_each_time_is_seen(library):
     assert measure(library, suite()).measurements[0].is_stable
 
 
-def test_a_search_that_finds_nothing_is_empty(library):
-    assert patterns(library, lambda results, _: altered(results, ())) == ("empty",)
-
-
-def test_a_search_that_finds_other_passages_is_irrelevant(library):
+def test_a_search_that_finds_nothing_or_other_passages_is_told_apart(library):
     def without_herons(results, _):
         return altered(results, [hit for hit in results if hit.path != "heron.md"])
 
+    assert patterns(library, lambda results, _: altered(results, ())) == ("empty",)
     assert patterns(library, without_herons) == ("irrelevant",)
 
 
-def test_right_passages_under_the_threshold_are_low_confidence(library):
+def test_a_threshold_divides_right_passages_and_foreign_questions(library):
     found = measure(library, suite()).measurements[0].passages[0].cosine
-    kept = patterns(library, lambda results, _: results, threshold=found)
-    low = patterns(library, lambda results, _: results, threshold=found + 0.01)
-    assert (kept, low) == ((), ("low confidence",))
-
-
-def test_a_foreign_question_that_scores_as_an_answer_does_is_unwarranted(library):
+    assert patterns(library, unchanged, threshold=found) == ()
+    assert patterns(library, unchanged, threshold=found + 0.01) == ("low confidence",)
     foreign = question(id="none", kind="non-existent", query="heron", expected=[])
-    assert patterns(library, lambda results, _: results, foreign) == ("unwarranted",)
+    assert patterns(library, unchanged, foreign) == ("unwarranted",)
     quiet = question(id="none", kind="non-existent", query="heron", expected=[], threshold=1.0)
     assert patterns(library, lambda results, _: altered(results, results[1:]), quiet) == ()
 
 
 def test_a_passage_that_the_filters_forbid_is_seen(library):
     filtered = question(kind="filtered", filters=["path=heron.md|yak.md"])
-
     otter = measure(library, suite(question(query="otter", expected=["path=otter.md"])))
     forbidden = {"chunk_id": otter.measurements[0].passages[0].chunk_id}
 
@@ -161,15 +224,14 @@ def test_a_passage_that_the_filters_forbid_is_seen(library):
         others = [result.model_copy(update=forbidden) for result in results[1:]]
         return altered(results, [*results[:1], *others])
 
-    assert patterns(library, lambda results, _: results, filtered) == ()
+    assert patterns(library, unchanged, filtered) == ()
     assert patterns(library, leak, filtered) == ("outside filters",)
 
 
 def test_an_expected_source_that_is_not_indexed_is_absent(library):
-    lost = question(expected=["path=heron.md", "path=lost.md"])
-    run = measure(library, suite(lost))
+    run = measure(library, suite(question(expected=["path=heron.md", "path=lost.md"])))
     assert run.measurements[0].absent == (1,)
-    assert Validation.of(run).patterns["heron"] == ("absent",)
+    assert Validation(run).patterns["heron"] == ("absent",)
 
 
 def test_a_stage_that_fails_and_a_search_that_raises_fail_their_question_alone(library):
@@ -187,7 +249,7 @@ def test_a_stage_that_fails_and_a_search_that_raises_fail_their_question_alone(l
     yak = question(id="yak", query="yak", expected=["path=yak.md"])
     run = measure(library, suite(question(), yak), fail_yaks)
     assert [one.failures for one in run.measurements] == [(), ("EngineError: the index is away",)]
-    assert Validation.of(run).patterns == {"heron": (), "yak": ("failed",)}
+    assert Validation(run).patterns == {"heron": (), "yak": ("failed",)}
 
 
 def test_metadata_that_is_missing_or_leads_elsewhere_is_named_passage_by_passage(library):
@@ -206,8 +268,7 @@ def test_metadata_that_is_missing_or_leads_elsewhere_is_named_passage_by_passage
 
 
 def test_a_condition_on_a_field_that_no_document_has_is_refused_before_anything_is_asked(library):
-    unknown = question(filters=["chapter=3"])
     service = ChangingService(library)
     with pytest.raises(GoldenSetError, match="'chapter'"):
-        SuiteRunner(service, suite(unknown), "book")
+        run_suite(service, suite(question(filters=["chapter=3"])), "book")
     assert service.asked == []

@@ -2,21 +2,15 @@
 
 import pytest
 
-from catalog.evaluation.validation.measurement import (
-    EmbeddingTimes,
+from catalog.evaluation.suite_verdict import Validation, validation_dict, validation_report
+from catalog.evaluation.suites import (
+    PATTERNS,
     QueryMeasurement,
     ShownPassage,
+    SuiteLimits,
+    SuiteQuery,
     SuiteRun,
-)
-from catalog.evaluation.validation.recommendations import answer_research
-from catalog.evaluation.validation.suite import SuiteLimits, SuiteQuery, ValidationSuite
-from catalog.evaluation.validation.validation_report import validation_lines
-from catalog.evaluation.validation.verdict import (
-    MEANINGS,
-    PATTERNS,
-    Validation,
-    find_patterns,
-    validation_dict,
+    ValidationSuite,
 )
 
 
@@ -55,7 +49,7 @@ def measured(*passages, query=None, threshold=0.2, depths=(1, 3, 5, 10, 20), **f
 def run_of(*measurements, embedding=None, **limits):
     queries = tuple({one.query.id: one.query for one in measurements}.values())
     suite = ValidationSuite(name="s", query=queries, limits=SuiteLimits(**limits))
-    times = embedding or EmbeddingTimes(2, 10.0, 4.0, 0.1)
+    times = {"alone": 10.0, "batched": 4.0, "cached": 0.1} if embedding is None else embedding
     about = {"preset": "none"}
     return SuiteRun(suite, "books", 5, 3, about, tuple(measurements), times, {"source_url": 1})
 
@@ -76,8 +70,9 @@ PATTERN_CASES = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_each_failure_has_its_own_message_that_says_what_to_do(pattern):
-    assert find_patterns(PATTERN_CASES[pattern], "relevance") == (pattern,)
-    assert all(MEANINGS[pattern])
+    assert tuple(PATTERN_CASES[pattern].patterns("relevance")) == (pattern,)
+    report = validation_report(Validation(run_of(PATTERN_CASES[pattern])))
+    assert f"| {pattern} | 1: q | " in report
 
 
 @pytest.mark.parametrize(
@@ -93,12 +88,13 @@ def test_each_failure_has_its_own_message_that_says_what_to_do(pattern):
     ],
 )
 def test_a_question_that_went_as_it_should_has_no_pattern(fine):
-    assert find_patterns(fine, "relevance") == ()
+    assert tuple(fine.patterns("relevance")) == ()
 
 
 def test_a_score_that_nothing_gives_is_no_ground_to_call_a_foreign_question_quiet():
-    assert find_patterns(measured(passage(1, None), query=NOTHING), "relevance") == ("no score",)
-    assert find_patterns(measured(passage(1, None), query=NOTHING), "cosine") == ("unwarranted",)
+    foreign = measured(passage(1, None), query=NOTHING)
+    assert tuple(foreign.patterns("relevance")) == ("no score",)
+    assert tuple(foreign.patterns("cosine")) == ("unwarranted",)
 
 
 def two_questions(**limits):
@@ -118,7 +114,7 @@ def numbers(validation):
 
 def test_criteria_have_the_numbers_of_the_questions_and_hold_at_their_limit():
     run = two_questions(queries=0.5, precision=0.75, recall=0.75, embedding_p95_ms=10)
-    validation = Validation.of(run)
+    validation = Validation(run)
     assert numbers(validation) == {
         ("SC-001", "questions without a failure"): (0.5, True),  # half is incomplete
         ("SC-001", "precision@5"): (0.75, True),  # (1/2 + 1) / 2
@@ -150,16 +146,16 @@ def test_criteria_have_the_numbers_of_the_questions_and_hold_at_their_limit():
 )
 def test_one_missed_limit_makes_the_dataset_not_ready_and_is_the_reason(limits, reason):
     usual = {"queries": 0.5, "precision": 0.5, "recall": 0.5}
-    validation = Validation.of(two_questions(**usual | limits))
+    validation = Validation(two_questions(**usual | limits))
     assert not validation.is_ready
     assert [told[: len(reason)] for told in validation.reasons] == [reason]
 
 
 def test_a_passage_without_its_source_and_an_answer_that_changes_are_not_ready():
     torn = measured(passage(1, 0.6, 0, problems=("no source_url",)), is_stable=False)
-    validation = Validation.of(run_of(torn))
+    validation = Validation(run_of(torn))
     assert [reason[:6] for reason in validation.reasons] == ["SC-002", "SC-005"]
-    text = "\n".join(validation_lines(validation))
+    text = validation_report(validation)
     assert "- 1.md: no source\\_url" in text
     assert "not the same each time" in text
 
@@ -168,20 +164,20 @@ def test_a_passage_beyond_the_filters_is_never_ready():
     filtered = question(kind="filtered", filters=["path=0.md"])
     leak = measured(*(passage(n, 0.6, 0) for n in range(1, 5)), query=filtered)
     inside = run_of(leak, queries=0.0)
-    assert Validation.of(inside).is_ready
+    assert Validation(inside).is_ready
     leak = measured(passage(1, 0.6, 0), passage(2, 0.5, 0, is_outside=True), query=filtered)
-    assert [one[:6] for one in Validation.of(run_of(leak, queries=0.0)).reasons] == ["SC-002"]
+    assert [one[:6] for one in Validation(run_of(leak, queries=0.0)).reasons] == ["SC-002"]
 
 
 def test_a_suite_of_nothing_but_foreign_questions_has_no_recall_to_keep():
-    validation = Validation.of(run_of(measured(query=NOTHING), queries=1.0))
+    validation = Validation(run_of(measured(query=NOTHING), queries=1.0))
     metadata = next(one for one in validation.criteria if one.id == "SC-002")
     assert metadata.value is None
     assert [one.holds for one in validation.criteria if one.id == "SC-001"] == [True] * 3
 
 
 def advice(run):
-    return {answer.id: answer for answer in answer_research(run)}
+    return {answer.id: answer for answer in Validation(run).research}
 
 
 def test_top_k_is_the_least_with_the_best_recall_up_to_the_limit_of_precision():
@@ -238,18 +234,18 @@ def test_where_nothing_is_calibrated_a_cosine_is_named_for_the_suite():
 
 def test_batches_are_advised_only_where_they_save_a_fifth():
     rows = measured(passage(1, 0.5, 0))
-    fast = advice(run_of(rows, embedding=EmbeddingTimes(9, 10.0, 7.9, 0.1)))["R-03"]
+    fast = advice(run_of(rows, embedding={"alone": 10.0, "batched": 7.9, "cached": 0.1}))["R-03"]
     assert "in a batch (saves 2.1 ms for each)" in fast.recommendation
     assert "a repeated question saves 9.9 ms" in fast.recommendation
-    slow = advice(run_of(rows, embedding=EmbeddingTimes(9, 10.0, 8.1, 0.1)))["R-03"]
+    slow = advice(run_of(rows, embedding={"alone": 10.0, "batched": 8.1, "cached": 0.1}))["R-03"]
     assert "do not gather queries into batches" in slow.recommendation
-    words = advice(run_of(rows, embedding=EmbeddingTimes(9)))["R-03"]
+    words = advice(run_of(rows, embedding={}))["R-03"]
     assert words.recommendation == "Neither matters: nothing is embedded in this mode."
 
 
 def test_the_report_names_every_question_its_verdict_and_ends_with_the_whole():
-    lines = list(validation_lines(Validation.of(two_questions(queries=0.9))))
-    text = "\n".join(lines)
+    text = validation_report(Validation(two_questions(queries=0.9)))
+    lines = text.splitlines()
     assert "### half: what of half\n\n**FAIL**: incomplete. General; 1 of 2 expected" in text
     assert "### whole: what of whole\n\npass. General; 1 of 1 expected sources" in text
     assert "| incomplete | 1: half |" in text
@@ -263,7 +259,7 @@ def test_the_report_names_every_question_its_verdict_and_ends_with_the_whole():
 def test_text_of_documents_cannot_forge_the_report():
     name = "a.md\n**READY** | <b>x</b>\u202e"
     odd = ShownPassage(1, "c", name, name, 1.0, 0.5, 0.5, frozenset({0}), is_right=True)
-    lines = list(validation_lines(Validation.of(run_of(measured(odd), queries=0.0))))
+    lines = validation_report(Validation(run_of(measured(odd), queries=0.0))).splitlines()
     row = next(line for line in lines if "a.md" in line)
     assert "**READY**" not in row
     assert "\\<b\\>" in row
@@ -271,7 +267,7 @@ def test_text_of_documents_cannot_forge_the_report():
 
 
 def test_the_object_for_programs_has_the_same_verdict_and_numbers():
-    told = validation_dict(Validation.of(two_questions(queries=0.9)))
+    told = validation_dict(Validation(two_questions(queries=0.9)))
     assert (told["ready"], told["failure_patterns"]) == (False, {"incomplete": 1})
     half = told["questions"][0]
     assert (half["precision"], half["recall"], half["patterns"]) == (0.5, 0.5, ["incomplete"])
