@@ -50,78 +50,58 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-_MISSING = object()
 
 
-class PayloadReader:
-    """Read points as results by the names in the settings, and count malformed ones.
+def read_points(
+    points: Iterable[ForeignPoint], names: CollectionSettings
+) -> tuple[list[CollectionResult], list[str]]:
+    """Return a result for each point, in order, and how many lacked which field.
 
-    If a field is missing or not a text, the point is still a result, without the field.
+    A point whose field is missing or not a text is still a result, without the field. A list of
+    headings is joined, a number becomes its digits.
     """
+    problems: Counter[str] = Counter()
 
-    def __init__(self, settings: CollectionSettings) -> None:
-        self._settings = settings
-        self._problems: Counter[str] = Counter()
+    def text_of(point: ForeignPoint, name: str) -> str:
+        value = find_field(point.payload, name)
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            value = " > ".join(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str) and value:
+            return storable(value)
+        problems[
+            f"without {name}" if value in (None, "") else f"with a {name} that is no text"
+        ] += 1
+        return ""
 
-    def read(self, points: Iterable[ForeignPoint]) -> list[CollectionResult]:
-        """Return a result for each point, in order."""
-        return [self._read(rank, point) for rank, point in enumerate(points, start=1)]
+    def number_of(point: ForeignPoint) -> int | None:
+        number = text_of(point, names.chunk_index)
+        if number and not number.isdecimal():
+            problems[f"with a {names.chunk_index} that is no number"] += 1
+        return int(number) if number.isdecimal() else None
 
-    def warnings(self) -> list[str]:
-        """Say how many passages lacked which field; "" if none did."""
-        return [
-            f"{count} passage{'' if count == 1 else 's'} {problem}"
-            for problem, count in self._problems.items()
-        ]
-
-    def _read(self, rank: int, point: ForeignPoint) -> CollectionResult:
-        source = self._text(point, self._settings.source_url)
-        title = self._text(point, self._settings.page_title)
-        section = self._text(point, self._settings.section)
-        return CollectionResult(
+    results = []
+    for rank, point in enumerate(points, start=1):
+        source, title = text_of(point, names.source_url), text_of(point, names.page_title)
+        section = text_of(point, names.section)
+        result = CollectionResult(
             rank=rank,
             score=point.score,
             path=source or point.id,
             source_doc_id=source or point.id,
             chunk_id=point.id,
             title=title,
-            text=self._text(point, self._settings.text),
+            text=text_of(point, names.text),
             source_url=source or None,
             section=section,
-            chunk_index=self._number(point, self._settings.chunk_index),
+            chunk_index=number_of(point),
             citation=cite(title, section, source or f"point {point.id}"),
-            is_low=point.score < self._settings.low_score_below,
+            is_low=point.score < names.low_score_below,
         )
-
-    def _text(self, point: ForeignPoint, name: str) -> str:
-        """Return a field's text; a list of headings is joined, a number becomes its digits."""
-        value = self._value(point, name)
-        if isinstance(value, list) and all(isinstance(part, str) for part in value):
-            value = " > ".join(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = str(value)
-        if isinstance(value, str):
-            return storable(value)
-        if value is not _MISSING:
-            self._problems[f"with a {name} that is no text"] += 1
-        return ""
-
-    def _number(self, point: ForeignPoint, name: str) -> int | None:
-        value = self._value(point, name)
-        if isinstance(value, str) and value.isdecimal():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        if value is not _MISSING:
-            self._problems[f"with a {name} that is no number"] += 1
-        return None
-
-    def _value(self, point: ForeignPoint, name: str) -> object:
-        value = find_field(point.payload, name)
-        if value is None or value is _MISSING or value in ("", []):
-            self._problems[f"without {name}"] += 1
-            return _MISSING
-        return value
+        results.append(result)
+    told = (f"{count} passage{'s'[: count > 1]} {problem}" for problem, count in problems.items())
+    return results, [*told]
 
 
 def find_field(payload: dict[str, Any], name: str) -> Any:
@@ -250,13 +230,12 @@ class CollectionSearch:
             vector = self._vector(text, embedding, shape)
             notes += ["the query's own embedding"] if embedding is not None else []
         threshold = self.fields.threshold if threshold is None else threshold
-        reader = PayloadReader(self.fields)
         with stages.run("vector") as notes:
             notes += [how] if how else []
             points = self._collection.nearest(shape, vector, count, condition, threshold)
         with stages.run("payload") as notes:
-            results = reader.read(points)
-            notes += reader.warnings()
+            results, problems = read_points(points, self.fields)
+            notes += problems
         if results and not any(result.text for result in results):
             self._check_text_field([*points, *self._collection.sample(shape, SAMPLED)])
         return CollectionResults(
