@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         IngestionReport,
         PersistenceTransform,
     )
-    from catalog.search_v2.llama_engines import AnswerQueryEngine
     from catalog.search_v2.postprocessors import (
         DistinctText,
         KeywordChunkSelector,
@@ -47,7 +46,11 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         TokenBudget,
     )
     from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
-    from catalog.search_v2.query_engine_builder import CitedSentences, QueryEngineBuilderV2
+    from catalog.search_v2.query_engine import (
+        AnswerQueryEngine,
+        CitedSentences,
+        QueryEngineBuilderV2,
+    )
     from catalog.search_v2.retrievers import (
         CatalogRetriever,
         DatasetRetriever,
@@ -65,11 +68,10 @@ _NAMES = {
     "search_v2.ingestion": "CachedEmbedding ChunkSplitter EmbeddingPrefixTransform "
     "IngestionPipelineBuilderV2",
     "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
-    "search_v2.llama_engines": "AnswerQueryEngine",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
     "RelevanceEstimator RerankPostprocessor ServicePostprocessor TemporalExpansion TokenBudget",
     "search_v2.qdrant_store": "MinimalQdrantVectorStore",
-    "search_v2.query_engine_builder": "CitedSentences QueryEngineBuilderV2",
+    "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
     "search_v2.retrievers": "CatalogRetriever DatasetRetriever HybridRetrieverFactoryV2 "
     "LexVecQueryTransform PrecomputedRetriever QueryExpansionRetrieverV2",
     "search_v2.service": "SearchServiceV2",

@@ -61,11 +61,11 @@ class FusedNode(NodeWithScore):
 
 
 class _Answer(NamedTuple):
-    """One retriever's nodes, its time, and its error."""
+    """One retriever's nodes, or its error, and its time."""
 
     nodes: Sequence[NodeWithScore]
+    error: Exception | None
     ms: float
-    error: Exception | None = None
 
 
 class FusionRetriever(QueryFusionRetriever):
@@ -152,18 +152,15 @@ class FusedRetrievers(FusionRetriever):
         ]
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        *others, last = self._retrievers
-        with ThreadPoolExecutor(max(1, len(others)), "retriever") as threads:
-            jobs = [
-                threads.submit(contextvars.copy_context().run, _ask, one, query_bundle)
-                for one in others
-            ]
-            in_this_thread = _ask(last, query_bundle)
-            answers = [*(job.result() for job in jobs), in_this_thread]
-        return self._fuse(query_bundle.query_str, answers)
+        run, asking = contextvars.copy_context().run, self._ask_all(query_bundle, is_async=False)
+        with ThreadPoolExecutor(1, "retriever") as thread:  # this one may run a loop already
+            return thread.submit(run, asyncio.run, asking).result()
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asked = (_ask_async(one, query_bundle) for one in self._retrievers)
+        return await self._ask_all(query_bundle, is_async=True)
+
+    async def _ask_all(self, query_bundle: QueryBundle, *, is_async: bool) -> list[NodeWithScore]:
+        asked = (_ask(one, query_bundle, is_async=is_async) for one in self._retrievers)
         return self._fuse(query_bundle.query_str, await asyncio.gather(*asked))
 
     def _fuse(self, query: str, answers: Sequence[_Answer]) -> list[NodeWithScore]:
@@ -241,29 +238,21 @@ def _is_number(value: object) -> bool:
     return is_number and math.isfinite(value)  # type: ignore[arg-type]
 
 
-def _ask(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
+async def _ask(retriever: BaseRetriever, bundle: QueryBundle, *, is_async: bool) -> _Answer:
     """Ask with a copy of the query, into which a vector retriever writes its embedding."""
-    started = time.perf_counter()
+    started, found, failed = time.perf_counter(), list[NodeWithScore](), None
     try:
-        found = _checked(retriever, retriever.retrieve(replace(bundle)))
+        nodes: object
+        if is_async and _is_asynchronous(retriever):
+            nodes = await retriever.aretrieve(replace(bundle))
+        else:
+            nodes = await asyncio.to_thread(retriever.retrieve, replace(bundle))
+        found = _checked(retriever, nodes)
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
-        return _Answer((), _ms_since(started), error)
-    return _Answer(found, _ms_since(started))
-
-
-async def _ask_async(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
-    if not _is_asynchronous(retriever):
-        return await asyncio.to_thread(_ask, retriever, bundle)
-    started = time.perf_counter()
-    try:
-        found = _checked(retriever, await retriever.aretrieve(replace(bundle)))
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
-        return _Answer((), _ms_since(started), error)
-    return _Answer(found, _ms_since(started))
+        failed = error
+    return _Answer(found, failed, (time.perf_counter() - started) * 1000)
 
 
 def _is_asynchronous(retriever: BaseRetriever) -> bool:
@@ -287,7 +276,3 @@ def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
 
 def _score(found: NodeWithScore) -> float:
     return math.nan if found.score is None else found.score
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
