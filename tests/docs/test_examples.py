@@ -55,7 +55,6 @@ STAND_INS = {  # the fixture with what an example needs that is not in the folde
     "CollectionRetriever": "collection",
     "CollectionSearch": "collection",
     "LexVecQueryTransform": "language_model",
-    "MinimalQdrantVectorStore": "qdrant",
     "QueryExpansionRetrieverV2": "language_model",
     "generate": "writing_model",
 }

@@ -53,11 +53,14 @@ from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.settings import Settings as LlamaSettings
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
+from catalog.core.errors import InputError
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
     CitedSentences,
+    DatasetVectorStore,
     DistinctText,
     HybridRetrieverFactoryV2,
     IngestionPipelineBuilderV2,
@@ -66,7 +69,7 @@ from catalog.search_v2 import (
     RerankPostprocessor,
     TokenBudget,
 )
-from fakes import DIM
+from fakes import DIM, WordEncoder
 from llama_parts import OtherModel, Scripted, foreign_index, paths
 from scripted import ScriptedReranker
 
@@ -348,3 +351,28 @@ def test_every_stage_of_ours_follows_a_fusion_with_another_index():
     assert {"zoo", "sea"} & {one.node_id for one in response.source_nodes}
     assert "guides/backup.md" in paths(response.source_nodes)
     assert "midnight" in str(CitedSentences().synthesize(BACKUPS, fused.retrieve(BACKUPS)))
+
+
+class StoresModel(OtherModel):
+    """The store's own model, as a LlamaIndex model."""
+
+    def _get_text_embedding(self, text):
+        return WordEncoder().encode([text])[0].tolist()
+
+    _get_query_embedding = _get_text_embedding
+
+
+def test_an_index_of_llama_index_reads_a_dataset_and_writes_nothing():
+    store = DatasetVectorStore("notes")
+    index = VectorStoreIndex.from_vector_store(store, embed_model=StoresModel())
+    retriever = index.as_retriever(similarity_top_k=2)
+    found = retriever.retrieve(BACKUPS)
+    assert paths(found)[0] == "guides/backup.md"
+    same = CatalogRetriever("notes", mode="vector", top_k=2).retrieve(BACKUPS)
+    assert [one.node_id for one in found] == [one.node_id for one in same]
+    filters = MetadataFilters(filters=[MetadataFilter(key="file_type", value="txt")])
+    assert set(paths(index.as_retriever(filters=filters).retrieve(BACKUPS))) == {"bread.txt"}
+    with pytest.raises(InputError, match="only read"):
+        index.insert(Document(text="New."))
+    with pytest.raises(InputError, match="only read"):
+        index.delete_ref_doc("notes:bread.txt")

@@ -10,10 +10,6 @@ from typing import Any
 
 import pytest
 from httpx import Headers
-from llama_index.core import Document, StorageContext, VectorStoreIndex
-from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.schema import TextNode
-from llama_index.core.vector_stores.types import VectorStoreQuery
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from sqlalchemy import delete, insert
@@ -22,7 +18,6 @@ from builders import drop, make_database
 from catalog.core.errors import EngineError
 from catalog.core.filters import parse_filters
 from catalog.core.settings import QdrantSettings, RAGv2Settings
-from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
 from catalog.store.database import EngineSetup
 from catalog.store.schema import meta
 from catalog.store.vectors.base import nearest
@@ -239,63 +234,6 @@ def test_points_carry_what_filters_and_joins_need_and_no_text(desk: Bench):
         engine.collection, models.Filter.model_validate({"must": [by_section]})
     )
     assert [one.payload for one in found] == [told]
-
-
-def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench):
-    desk.put("long.md", [vector(1, 0.1), vector(1, 0.2)], texts=["two windows"])
-    engine = engine_of(desk)
-    engine.refresh()
-    drop(desk.database, DATASET, "0.md")
-    store = MinimalQdrantVectorStore(
-        engine.collection, desk.client, database=desk.database, dataset=DATASET
-    )
-    answer = store.query(VectorStoreQuery(query_embedding=vector(1).tolist(), similarity_top_k=4))
-    assert [node.get_content() for node in answer.nodes or []] == ["two windows", "1.md passage 0"]
-    assert answer.nodes is not None
-    assert answer.nodes[1].metadata["title"] == "T1"
-    assert answer.nodes[1].ref_doc_id == "notes:1.md"
-    only = VectorStoreQuery(
-        query_embedding=vector(1).tolist(), similarity_top_k=4, doc_ids=["notes:3.md"]
-    )
-    assert [node.get_content() for node in store.query(only).nodes or []] == ["3.md passage 0"]
-    store.delete("notes:3.md")
-    assert store.query(only).nodes == []
-
-
-def test_texts_added_by_llama_index_come_back() -> None:
-    nodes = [TextNode(text="Walrus swims.", metadata={"a": 1}), TextNode(text="Bake bread.")]
-    client = QdrantClient(":memory:")
-    store = MinimalQdrantVectorStore("added", client)
-    context = StorageContext.from_defaults(vector_store=store)
-    model = MockEmbedding(embed_dim=DIM)
-    index = VectorStoreIndex(nodes, storage_context=context, embed_model=model)
-    found = index.as_retriever().retrieve("anything")
-    assert {node.text: node.metadata for node in found} == {
-        "Walrus swims.": {"a": 1},
-        "Bake bread.": {},
-    }
-    assert {node.node_id for node in found} == {node.node_id for node in nodes}
-    (point, *_), _ = client.scroll("added")
-    assert str(point.payload).count("Walrus") + str(point.payload).count("Bake") == 1
-    document = Document(text="Seals dive.", doc_id="seals")
-    index.insert(document)
-    found = index.as_retriever(similarity_top_k=9).retrieve("x")
-    (seal,) = [node for node in found if "Seal" in node.text]
-    assert (seal.node.ref_doc_id, seal.metadata) == ("seals", {})
-    index.delete_ref_doc("seals")
-    assert "Seals" not in " ".join(node.text for node in index.as_retriever().retrieve("x"))
-
-
-def test_a_llama_index_retriever_works_on_the_collection(desk: Bench):
-    engine = engine_of(desk)
-    engine.refresh()
-    store = MinimalQdrantVectorStore(
-        engine.collection, desk.client, database=desk.database, dataset=DATASET
-    )
-    index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=DIM))
-    nodes = index.as_retriever(similarity_top_k=3).retrieve("anything")
-    assert len(nodes) == 3
-    assert {node.get_content() for node in nodes} <= {f"{index}.md passage 0" for index in range(5)}
 
 
 def test_two_stores_with_different_prefixes_share_a_server(desk: Bench, tmp_path: Path):

@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         TemporalExpansion,
         TokenBudget,
     )
-    from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
     from catalog.search_v2.query_engine import (
         AnswerQueryEngine,
         CitedSentences,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
     from catalog.search_v2.retrievers import (
         CatalogRetriever,
         DatasetRetriever,
+        DatasetVectorStore,
         HybridRetrieverFactoryV2,
         LexVecQueryTransform,
         PrecomputedRetriever,
@@ -70,10 +70,9 @@ _NAMES = {
     "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
     "RelevanceEstimator RerankPostprocessor ServicePostprocessor TemporalExpansion TokenBudget",
-    "search_v2.qdrant_store": "MinimalQdrantVectorStore",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
-    "search_v2.retrievers": "CatalogRetriever DatasetRetriever HybridRetrieverFactoryV2 "
-    "LexVecQueryTransform PrecomputedRetriever QueryExpansionRetrieverV2",
+    "search_v2.retrievers": "CatalogRetriever DatasetRetriever DatasetVectorStore "
+    "HybridRetrieverFactoryV2 LexVecQueryTransform PrecomputedRetriever QueryExpansionRetrieverV2",
     "search_v2.service": "SearchServiceV2",
 }
 _MODULE_OF = {name: f"catalog.{at}" for at, names in _NAMES.items() for name in names.split()}

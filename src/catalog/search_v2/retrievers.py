@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +15,13 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    VectorStoreQuery,
+    VectorStoreQueryResult,
+)
+from pydantic import PrivateAttr
 
 from catalog.core.errors import InputError, QueryError, SemanticQueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
@@ -386,3 +392,63 @@ class PrecomputedRetriever(BaseRetriever):
             node = TextNode(id_=chunk.chunk_id, text=text, metadata=told, embedding=vector)
             nodes.append(NodeWithScore(node=node, score=chunk.score))
         return nodes
+
+
+class DatasetVectorStore(BasePydanticVectorStore):
+    """A dataset as a vector store to read, for ``VectorStoreIndex.from_vector_store``.
+
+    The query's embedding and filters are used, whatever engine the dataset has. Give the index the
+    store's own model: an embedding of another one is ignored and logged once. Documents are added
+    and deleted by the pipeline of :class:`IngestionPipelineBuilderV2`.
+
+    Examples:
+        >>> from llama_index.core.vector_stores import VectorStoreQuery
+        >>> from catalog.search_v2 import DatasetVectorStore
+        >>> query = VectorStoreQuery(query_str="how hot is the oven", similarity_top_k=1)
+        >>> DatasetVectorStore("notes").query(query).nodes[0].metadata["path"]
+        'recipes/bread.txt'
+    """
+
+    stores_text: bool = True
+    dataset: str
+    _service: Searcher | None = PrivateAttr()
+
+    def __init__(self, dataset: str, *, service: Searcher | None = None) -> None:
+        super().__init__(stores_text=True, dataset=dataset)
+        self._service = service
+
+    @property
+    def client(self) -> Searcher:
+        """The service that searches."""
+        return self._service or shared_service()
+
+    def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
+        """Return the nearest passages, best first."""
+        retriever = DatasetRetriever(
+            self.dataset,
+            k_dense=query.similarity_top_k,
+            k_fused=query.similarity_top_k,
+            mode="vector",
+            service=self.client,
+            filters=query.filters,
+            doc_ids=query.doc_ids,
+        )
+        bundle = QueryBundle(query.query_str or " ", embedding=query.query_embedding)
+        found = retriever.retrieve(bundle)
+        nodes = [one.node for one in found]
+        ids, scores = [node.node_id for node in nodes], [one.get_score() for one in found]
+        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
+
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:  # noqa: ARG002
+        """Raise :class:`InputError`: a pipeline adds documents."""
+        raise InputError(_READ_ONLY)
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:  # noqa: ARG002
+        """Raise :class:`InputError`: a pipeline deletes documents."""
+        raise InputError(_READ_ONLY)
+
+
+_READ_ONLY = (
+    "this vector store is only read: add and delete documents by "
+    "IngestionPipelineBuilderV2().build_pipeline(…)"
+)
