@@ -1,8 +1,6 @@
 """A store whose embedding model changes while it is open, being built, or half rebuilt."""
 
 import contextlib
-import json
-from dataclasses import asdict
 
 import pytest
 
@@ -175,17 +173,6 @@ def test_a_build_under_way_stops_when_the_model_changes(home, monkeypatch, step)
         with pytest.raises(EmbeddingMismatchError):
             Indexer(library).update("bread")
         assert fingerprints(library) == set()
-
-
-def test_doctor_names_vectors_of_another_model_and_what_mends_it(home):
-    with open_library(home, OtherEncoder()) as library:
-        library.database.set_meta("embedding", json.dumps(asdict(OTHER)))
-        found = check(library, "bread: vectors")
-        assert not found.ok
-        assert "2 are from another model than the store's, words2" in found.detail
-        assert found.fix == "catalog index update --dataset bread --reread"
-        Indexer(library).update("bread", reread=True)
-        assert check(library, "bread: vectors").ok
 
 
 def test_after_a_rebuild_that_was_stopped_every_passage_is_said_to_wait(home, monkeypatch):

@@ -379,22 +379,6 @@ def test_one_dataset_of_a_file_may_be_taken(made, opened):
         import_chunks(library, made / "whole.jsonl", datasets=["nope"])
 
 
-def test_files_may_be_appended_and_the_later_of_two_of_one_document_holds(made, opened, tmp_path):
-    changed = tmp_path / "others"
-    write(changed, a_dot_md="# Others\n\nA seal of another dataset.\n")
-    with open_library(tmp_path / "changed") as library:
-        Indexer(library).build(changed, "others")
-        export_chunks(library.database, tmp_path / "later.jsonl", vectors=True)
-    both = tmp_path / "both.jsonl"
-    both.write_bytes((made / "whole.jsonl").read_bytes() + (tmp_path / "later.jsonl").read_bytes())
-    library = opened()
-    report = import_chunks(library, both)
-    assert (report.added, report.replaced) == (7, 1)
-    with LocalEngine(library) as engine:
-        document = engine.ask("get", {"reference": "a.md", "dataset": "others"})
-    assert "seal" in document["text"]
-
-
 def test_two_imports_that_name_datasets_in_other_orders_do_not_wait_for_each_other(made, opened):
     """The other one holds what this one comes to last, and wants what it has had."""
     library, other, is_waiting = opened(), Indexer(opened()), threading.Event()

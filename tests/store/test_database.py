@@ -10,7 +10,6 @@ from sqlalchemy import create_engine, inspect
 from builders import make_database, put
 from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.store import Database
-from catalog.store.database import SCHEMA
 from catalog.store.schema import metadata
 from catalog.store.statistics import count_orphans, find_damage
 
@@ -78,24 +77,6 @@ def test_a_writer_that_will_not_wait_is_told_the_store_is_busy(tmp_path):
         Database.at(tmp_path).write(wait=False),
     ):
         pass
-
-
-def test_a_store_of_schema_2_is_brought_up_to_date_and_keeps_its_id(tmp_path):
-    database = make_database(tmp_path)
-    put(database, "d", "a.md", "kept")
-    before = database.meta("store_id")
-    with database.write() as connection:
-        connection.exec_driver_sql("DELETE FROM meta WHERE key = 'schema'")
-        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
-        connection.exec_driver_sql("DROP TABLE document_cards_fts")
-    database.close()
-    opened = Database.at(tmp_path)
-    assert (opened.meta("store_id"), opened.meta("schema")) == (before, SCHEMA)
-    with opened.read() as connection:
-        assert connection.exec_driver_sql("SELECT text FROM chunks").scalar() == "kept"
-        names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
-    assert "document_cards_fts" in names
-    assert "alembic_version" not in names
 
 
 def test_deleting_a_document_leaves_no_row_of_it(tmp_path):

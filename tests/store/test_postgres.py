@@ -16,8 +16,7 @@ from catalog.library.health import describe_store
 from catalog.store import schema
 from catalog.store.database import Database, find_store, require_store
 from catalog.store.filter_sql import among
-from catalog.store.phrases import phrase_clause
-from catalog.store.schema import chunks, documents, meta
+from catalog.store.schema import documents, meta
 from fakes import open_library
 
 
@@ -126,25 +125,6 @@ def test_a_store_of_a_newer_release_is_refused(database):
         connection.execute(text("UPDATE meta SET value = '9999' WHERE key = 'schema'"))
     with pytest.raises(StoreError, match="9999"):
         Database(database.url, database.file.parent)
-
-
-def test_a_store_of_schema_2_gets_the_words_of_its_passages_and_cards(database):
-    put(database, "d", "a.md", "rotate the keys")
-    with database.write() as connection:
-        for statement in (
-            "DELETE FROM meta WHERE key = 'schema'",
-            "ALTER TABLE chunks DROP COLUMN words",
-            "CREATE TABLE chunk_words (rowid bigint REFERENCES chunks(seq), words tsvector)",
-            "ALTER TABLE document_cards_fts DROP COLUMN words",
-            "ALTER TABLE document_cards_fts ADD COLUMN length bigint NOT NULL DEFAULT 0",
-        ):
-            connection.execute(text(statement))
-    opened = Database(database.url, database.file.parent)
-    with opened.read() as connection:
-        found = select(chunks.c.text).where(phrase_clause("rotates the key"))
-        assert connection.scalar(found) == "rotate the keys"
-        assert "chunk_words" not in inspect(connection).get_table_names()
-    opened.close()
 
 
 def test_looking_for_a_store_does_not_create_one(url, tmp_path):

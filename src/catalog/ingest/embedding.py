@@ -17,7 +17,12 @@ from catalog.embedding.encoder import EmbeddingResult, EmbeddingUsage
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups, next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
-from catalog.store.embedding_cache import find_waiting_for, list_waiting, settle_waiting
+from catalog.store.embedding_cache import (
+    find_waiting_for,
+    forget_waiting,
+    list_waiting,
+    settle_waiting,
+)
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
@@ -59,10 +64,10 @@ def embed_waiting(
     machines. The caller holds the dataset's lock. The next run tries again what failed.
     """
     with database.write() as connection:  # a vector may have been lost without a note
-        if not settle_waiting(connection, dataset):
+        if not (waiting := list_waiting(connection, dataset, since)):
+            forget_waiting(connection, dataset)
             return EmbeddingReport()
-        waiting = list_waiting(connection, dataset, since)
-    run = _EmbeddingRun(database, dataset, pipeline, waiting)
+    run = _EmbeddingRun(database, dataset, pipeline, [one for one in waiting if one.keys])
     try:
         run.embed(progress or Silent(), pause or (lambda: False), spread)
     finally:
@@ -110,6 +115,7 @@ class _EmbeddingRun:
 
     def _batches(self) -> Iterator[list[str]]:
         """Yield batches of texts of similar length, around the first one that remains."""
+        is_first = True
         for group in in_groups(self._waiting, lambda one: len(one.keys), _MADE_READY):
             texts = self._read(group)
             left = sorted(texts, key=lambda key: len(texts[key]))
@@ -120,8 +126,8 @@ class _EmbeddingRun:
                 start = max(0, min(left.index(first) - size // 2, len(left) - size))
                 keys, left = left[start : start + size], left[:start] + left[start + size :]
                 with self._database.read() as connection:  # another run may have done some since
-                    known = embedding_cache.load(connection, keys)
-                missing = [key for key in keys if key not in known]
+                    known = {} if is_first else embedding_cache.load(connection, keys)
+                is_first, missing = False, [key for key in keys if key not in known]
                 self._asked.append((keys, missing))
                 yield [texts[key] for key in missing]
 

@@ -30,6 +30,7 @@ from catalog.store.document_names import set_file_dates
 from catalog.store.manifest import DatasetSettings, ManifestEntry, State, note_dataset_settings
 from catalog.store.publish import (
     NewRevision,
+    describe_unfit,
     drop_damaged,
     ensure_dataset,
     remove_documents,
@@ -137,7 +138,7 @@ class SyncRun:
     def read(self, file: SourceFile) -> None:
         """Read a file, and publish its changed documents when their group is full."""
         outcome, changes = FileOutcome(file, begun_at=self._clock()), self._changes
-        if (unfit := self._database.describe_unfit(file.path)) is not None:
+        if (unfit := describe_unfit(file.path)) is not None:
             self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
         entry, known = self._stored.entries.get(file.path), self._stored.paths_of(file.path)
@@ -145,7 +146,7 @@ class SyncRun:
             is_same = entry and (entry.state, entry.digest) == ("done", outcome.digest)
             if known and entry and not is_same and outcome.is_refused(parsed.path):
                 continue  # its file was cut short: it keeps its earlier text
-            if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
+            if (unfit := describe_unfit(parsed.path, *parsed.metadata)) is not None:
                 outcome.fail(parsed.path, unfit)
             elif (owner := changes.claim(parsed.path, file.path)) != file.path:
                 reason = f"a document of {owner} has this path already"

@@ -187,7 +187,7 @@ def diagnose(library: Library) -> list[Check]:
             ("source", partial(_source, library, name), build, folder),
             ("documents of files", partial(_read, library, _of_files, name), update, folder),
             ("embedded", partial(_read, library, _embedded, name), update, folder),
-            ("vectors", partial(_vectors, library, name), reread, folder),
+            ("vectors", partial(_read, library, _vectors), reread, folder),
             ("lexical index", partial(_lexical_index, library, name), update, words),
             ("vector index", partial(_vector_index, library, name), reread, points),
         ]
@@ -313,18 +313,10 @@ def _embedded(connection: Connection, name: str) -> str:
     return detail
 
 
-def _vectors(library: Library, name: str) -> None:
-    model = embedding_cache.read_stored_model(library.database)
-    dim, of_model = (model.dim, model.fingerprint) if model else (None, None)
-    with library.database.read() as connection:
-        keys = list(checksums.find_damaged_vectors(connection, dim, fingerprint=of_model))
-        owners = checksums.documents_of_vectors(connection, keys)
-        foreign = embedding_cache.count_foreign(connection, name, of_model) if of_model else 0
-    if keys:
-        named = ", ".join(owners[:_NAMED])
+def _vectors(connection: Connection) -> None:
+    if keys := checksums.find_damaged_vectors(connection):
+        named = ", ".join(checksums.documents_of_vectors(connection, keys)[:_NAMED])
         raise _Defect(f"{len(keys)} not as they were stored: {named or 'of no document'}")
-    if model and foreign:
-        raise _Defect(f"{foreign} are from another model than the store's, {model.model}")
 
 
 def _lexical_index(library: Library, name: str) -> str:

@@ -19,10 +19,10 @@ from catalog.store.portable import Import, portable_file
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The counts of an import.
+    """The counts of an import: documents, their chunks, and texts that were embedded.
 
-    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
-    equal to the file's. ``waiting`` passages have no vector and are found by words.
+    ``replaced`` documents had another content. ``waiting`` passages have no vector and are found
+    by words.
     """
 
     datasets: tuple[str, ...]

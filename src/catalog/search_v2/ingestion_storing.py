@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import (
@@ -28,6 +29,7 @@ from catalog.store.manifest import StoredPart, parts_of_files
 from catalog.store.publish import (
     NewChunk,
     NewRevision,
+    describe_unfit,
     ensure_dataset,
     publish_all,
     remove_documents,
@@ -160,7 +162,9 @@ class PersistenceTransform(TransformComponent):
             if isinstance(node, ChunkNode) and (revision := node.revision) is not None:
                 sources.setdefault(revision.file, []).append(revision)
         for name, revisions in list(sources.items()):
-            if (unfit := self._describe_unfit(name, revisions)) is not None:
+            documents = [one.document for one in revisions]
+            names = chain.from_iterable((one.path, *one.metadata) for one in documents)
+            if (unfit := describe_unfit(name, *names)) is not None:
                 run.report.refused[name] = unfit
                 del sources[name]
         for group in in_groups(sources.items(), _count_chunks, TOGETHER):
@@ -181,10 +185,6 @@ class PersistenceTransform(TransformComponent):
             if children := before.child_nodes:
                 node.relationships[NodeRelationship.CHILD] = children
         return forms
-
-    def _describe_unfit(self, name: str, revisions: Sequence[NewRevision]) -> str | None:
-        names = (one for it in revisions for one in (it.document.path, *it.document.metadata))
-        return self._database.describe_unfit(name, *names)
 
     def _replace(
         self,

@@ -6,7 +6,7 @@ A passage's checksum covers all that is shown of it except its document's type a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Column, Connection, bindparam, select
@@ -25,17 +25,12 @@ TEXT: tuple[Column[Any], ...] = (
     *(documents.c[name] for name in ("docid", "content_hash", "revision_id", "metadata")),
     revisions.c.text,
 )
-_VECTORS_AT_ONCE = 500
+_AT_ONCE = 500  # vectors in memory
 
 
 def row_checksum(values: Iterable[object]) -> int:
     """Return the CRC-32 of a row's values."""
     return zlib.crc32("\0".join(map(str, values)).encode("utf-8", "surrogatepass"))
-
-
-def new_checksum(columns: Iterable[Column[Any]], row: Mapping[str, Any]) -> int:
-    """Return the checksum of a new row, equal to that of these columns when it is read."""
-    return row_checksum(row[column.name] for column in columns)
 
 
 def vector_checksum(key: str, blob: bytes) -> int:
@@ -55,35 +50,25 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
     text_of = select(*TEXT, revisions.c.checksum).join(revisions).where(is_it)
     passages_of = select(*PASSAGE, chunks.c.checksum).join(documents, of_passages).where(is_it)
     for number in connection.scalars(select(document.id).where(document.dataset == dataset)).all():
-        name = f"document {number} of {dataset!r}"
+        name, is_whole = f"document {number} of {dataset!r}", False
         try:
             text = connection.execute(text_of, {"id": number}).one()
             name = str(text.source_doc_id)
             rows = [text, *connection.execute(passages_of, {"id": number})]
             is_whole = all(row_checksum(row[:-1]) == row[-1] for row in rows)
-        except (DatabaseError, NoResultFound, UnicodeDecodeError) as error:
+        except (DatabaseError, NoResultFound) as error:
             # bytes that are no text, or an index that names a row that is not there
             if isinstance(error, DatabaseError) and not is_damage(error):
                 raise
-            is_whole = False
         if not is_whole:
             yield number, name
 
 
-def find_damaged_vectors(
-    connection: Connection, dim: int | None = None, *, fingerprint: str | None = None
-) -> Iterator[str]:
-    """Yield the keys of vectors that changed since they were stored or are not of length ``dim``.
-
-    With a ``fingerprint``, only vectors of that model must have this length.
-    """
-    of = embeddings.c
-    query = select(of.embed_key, of.vector, of.checksum, of.fingerprint)
-    rows = connection.execute(query.execution_options(yield_per=_VECTORS_AT_ONCE))
-    for key, blob, checksum, model in rows:
-        expected = dim if fingerprint in (None, model) else None
-        if not is_whole_vector(key, blob, checksum) or expected not in (None, len(blob) // 4):
-            yield key
+def find_damaged_vectors(connection: Connection) -> list[str]:
+    """Return the keys of vectors that changed since they were stored."""
+    query = select(embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
+    rows = connection.execute(query.execution_options(yield_per=_AT_ONCE))
+    return [row.embed_key for row in rows if not is_whole_vector(*row)]
 
 
 def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[str]:

@@ -17,10 +17,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
@@ -37,13 +38,14 @@ from catalog.core.errors import (
 from catalog.core.files import describe_os_error, home_folder, make_folder, make_private
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.store.schema import BUSY_TIMEOUT_MS, FULL_TEXT, KEPT_META, KEPT_STAMPS, meta, metadata
+from catalog.store.sql_forms import put_rows
 
 if TYPE_CHECKING:
     from catalog.store.postgres import PostgresServer
 
 T = TypeVar("T")
 SCHEMA = "5"
-_UPGRADED = (None, "2", "3", "4")  # None: an empty database; 2: without a note of its version
+_READABLE = ("4", SCHEMA)  # 4 has a table more, which nothing uses
 WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
 POINTS_LOCK = "lock"  # in the folder of an index of points
 RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
@@ -70,31 +72,28 @@ def read_meta(connection: Connection, key: str) -> str | None:
 
 def set_meta(connection: Connection, key: str, value: str) -> None:
     """Set the value of a key."""
-    connection.execute(delete(meta).where(meta.c.key == key))
-    connection.execute(insert(meta).values(key=key, value=value))
+    put_rows(connection, meta, [{"key": key, "value": value}])
 
 
 class Database:
     """The store's connection pool; use ``read()`` and ``write()`` for every access.
 
-    Opening creates the schema or brings it up to date; several processes may do so at once.
-    ``file`` is the store's file; for a store on a server, it is the beginning of the names of its
-    local files, in the folder ``home``. ``address`` has no password. ``hold_dataset`` holds the
-    lock for indexing a dataset against processes with another home, ``describe_unfit`` says which
-    of some names is too long for the store. Raises :class:`StoreError` kinds.
+    Opening creates the tables if there are none; several processes may do so at once. ``file`` is
+    the store's file; for a store on a server, it is the beginning of the names of its local files,
+    in the folder ``home``. ``address`` has no password. ``hold_dataset`` holds the lock for
+    indexing a dataset against processes with another home. Raises :class:`StoreError` kinds.
     """
 
     def __init__(self, url: str | URL, home: Path | None = None) -> None:
         self.url = _read_url(url)
-        if _is_file(self.url):
+        if self.url.get_backend_name() == "sqlite":
             place: _SqliteFile | PostgresServer = _SqliteFile(self.url)
         else:
             from catalog.store.postgres import PostgresServer
 
             place = PostgresServer(self.url, home or home_folder())
         self.engine, self.file, self._place = place.engine, place.file, place
-        self.address = place.address
-        self.hold_dataset, self.describe_unfit = place.hold_dataset, place.describe_unfit
+        self.address, self.hold_dataset = place.address, place.hold_dataset
         self._process = os.getpid()
         self._following, self._thread = threading.Lock(), threading.local()
         event.listen(self.engine, "before_cursor_execute", lambda *_: check_time())
@@ -167,9 +166,9 @@ class Database:
             return read_meta(connection, key)
 
     def note(self, key: str, what: str, make: Callable[..., T]) -> T | None:
-        """Return ``make(**value)`` for a key whose value is a JSON object; ``None`` if not set.
+        """Return ``make(**value)`` of a JSON object, called ``what``; ``None`` if it is not set.
 
-        Raises :class:`StoreDamagedError` for any other value; its message calls the value ``what``.
+        Raises :class:`StoreDamagedError` for any other value.
         """
         try:
             value = json.loads(self.meta(key) or "null")
@@ -192,16 +191,15 @@ class Database:
         return self._place.translate_errors()
 
     def _prepare(self) -> None:
-        """Bring the schema to :data:`SCHEMA`; for a store that has it, this is one query."""
+        """Create the tables unless they are there; then this is one query."""
         with self._place.translate_errors():
             with self.engine.connect() as connection:
-                version = _read_version(connection)
-            if version != SCHEMA:
+                is_new = _read_version(connection) is None
+            if is_new:
                 with self._place.begin_write(wait=True) as connection:
-                    if (version := _read_version(connection)) != SCHEMA:  # nobody was faster
+                    if _read_version(connection) is None:  # nobody was faster
                         create_schema(connection)
-                        if version is None:  # derived indexes record whose they are
-                            set_meta(connection, "store_id", uuid.uuid4().hex)
+                        set_meta(connection, "store_id", uuid.uuid4().hex)  # indexes note theirs
                         set_meta(connection, "schema", SCHEMA)
         self._place.identity = self._place.identify()
 
@@ -210,19 +208,19 @@ class Database:
 
         If the file is gone, the open connections stay the store.
         """
-        if self._place.identify() not in (None, self._place.identity):
-            with self._following:
-                if self._place.identify() not in (None, self._place.identity):
-                    self.engine.dispose()
-                    self._prepare()
+        if self._place.identify() in (None, self._place.identity):
+            return
+        with self._following:
+            if self._place.identify() != self._place.identity:  # no other thread was faster
+                self.engine.dispose()
+                self._prepare()
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """The arguments of an engine; later versions may add some.
+    """The arguments of an engine; ``folder`` is for its derived files and need not exist yet.
 
-    ``folder`` is for its derived files and need not exist yet. ``dim`` and ``fingerprint`` describe
-    the embedding model, for vector engines.
+    ``dim`` and ``fingerprint`` describe the embedding model, for vector engines.
     """
 
     database: Database
@@ -237,17 +235,16 @@ def _read_version(connection: Connection) -> str | None:
     """Return the version of the schema, ``None`` if there is none yet."""
     if not inspect(connection).has_table("meta"):
         return None
-    version = read_meta(connection, "schema") or "2"
-    if version not in (SCHEMA, *_UPGRADED):
-        raise StoreError(
-            f"the store has schema {version}, but this release reads {SCHEMA}: use the release "
-            "that made it, or build it again in another home"
-        )
-    return version
+    if (version := read_meta(connection, "schema")) in _READABLE:
+        return version
+    raise StoreError(
+        f"the store has schema {version}, but this release reads {SCHEMA}: use the release that "
+        "made it, or build it again in another home"
+    )
 
 
 def create_schema(connection: Connection) -> None:
-    """Create the tables and the full text, or what an older store lacks of them."""
+    """Create the tables and the full text."""
     metadata.create_all(connection)
     if connection.dialect.name == "postgresql":
         from catalog.store.postgres_schema import create_own
@@ -256,8 +253,6 @@ def create_schema(connection: Connection) -> None:
     else:
         for statement in FULL_TEXT.split(";\n\n"):
             connection.exec_driver_sql(statement)
-    for table in ("alembic_version", "outbox"):  # of schema 2, and of all before 5
-        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
 
 
 class _SqliteFile:
@@ -265,15 +260,18 @@ class _SqliteFile:
 
     def __init__(self, url: URL) -> None:
         self.file = Path(url.database or "")
-        self.address = str(self.file.absolute())
+        self.address, self.translate_errors = (
+            str(self.file.absolute()),
+            partial(translate_errors, self.file),
+        )
         self.identity: tuple[int, int] | None = None  # of the store that is open
         try:
             make_folder(self.file.parent)
         except OSError as error:
             detail = describe_os_error(self.file.parent, error)
             raise StoreError(f"cannot create the store folder {detail}") from error
-        has_indexes = (self.file.parent / "indexes").is_dir()
-        if has_indexes and self.file.is_file() and not self.file.stat().st_size:
+        is_empty = self.file.is_file() and not self.file.stat().st_size
+        if is_empty and (self.file.parent / "indexes").is_dir():
             raise StoreDamagedError(
                 f"the store cannot be read: {self.file} is empty, but its indexes are not: run "
                 "catalog restore FILE, or remove the folder 'indexes' to start again"
@@ -302,14 +300,6 @@ class _SqliteFile:
     def hold_dataset(self, _dataset: str, **_: Any) -> AbstractContextManager[None]:
         """Do nothing: processes with the same file have the same home, which has a lock already."""
         return nullcontext()
-
-    def describe_unfit(self, *_names: str) -> str | None:
-        """Return ``None``: no name is too long."""
-        return None
-
-    def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn SQLite's errors into ours."""
-        return translate_errors(self.file)
 
     def _connect(
         self, _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
@@ -457,10 +447,6 @@ def _read_url(url: str | URL) -> URL:
     return url
 
 
-def _is_file(url: URL) -> bool:
-    return url.get_backend_name() == "sqlite"
-
-
 def store_file(home: Path) -> Path:
     """Return the path of a home's embedded store."""
     return home / "catalog.db"
@@ -474,7 +460,7 @@ def find_store(settings: Settings) -> Path:
     if settings.database_url is None:
         return store_file(settings.home)
     url = _read_url(settings.database_url)
-    if not _is_file(url):
+    if url.get_backend_name() != "sqlite":
         raise InputError(
             "the store is in Postgres: copy it with pg_dump and pg_restore, or into a file with "
             "catalog export"
@@ -485,7 +471,7 @@ def find_store(settings: Settings) -> Path:
 def has_store(settings: Settings) -> bool:
     """Return whether there is a store, even one that cannot be opened."""
     url = _read_url(settings.database_url or "sqlite://")
-    if not _is_file(url):
+    if url.get_backend_name() != "sqlite":
         from catalog.store.postgres import has_schema
 
         return has_schema(url)

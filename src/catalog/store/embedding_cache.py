@@ -23,11 +23,11 @@ from sqlalchemy import (
     distinct,
     exists,
     func,
-    insert,
     literal,
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert  # SQLite has the same form
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
@@ -45,6 +45,7 @@ from catalog.store.schema import (
     embeddings,
     meta,
 )
+from catalog.store.sql_forms import put_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,15 +67,10 @@ def embed_key(fingerprint: str, text: str) -> str:
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
     """Return the vectors of these keys that exist and are undamaged, each of shape ``(dim,)``."""
-    return {key: decode(blob) for key, blob in _stored(connection, keys).items() if blob}
-
-
-def _stored(connection: Connection, keys: Iterable[str]) -> dict[str, bytes]:
-    """Return the bytes of vectors, empty for damaged ones."""
     of = embeddings.c
     query = select(of.embed_key, of.vector, of.checksum).where(among(of.embed_key, keys))
     rows = connection.execute(query)
-    return {key: blob if is_whole_vector(key, blob, crc) else b"" for key, blob, crc in rows}
+    return {key: decode(blob) for key, blob, crc in rows if is_whole_vector(key, blob, crc)}
 
 
 def save(
@@ -86,39 +82,32 @@ def save(
     :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
     require_fingerprint(connection, fingerprint)
-    stored = _stored(connection, vectors) if vectors else {}
-    new = {key: encode(vector) for key, vector in vectors.items() if not stored.get(key)}
-    if not new:
-        return
-    made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
-    rows = [
-        {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
-        for key, blob in new.items()
-    ]
-    if damaged := stored.keys() & new.keys():
-        connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, damaged)))
-    connection.execute(insert(embeddings), rows)
-    for dataset in datasets_of(connection, new):
-        change_stamp(connection, dataset, now, rows=False)
+    stored = load(connection, vectors) if vectors else {}
+    new = {key: encode(vector) for key, vector in vectors.items() if key not in stored}
+    if new:
+        made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
+        rows = [
+            {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
+            for key, blob in new.items()
+        ]
+        put_rows(connection, embeddings, rows)
+        change_stamp(connection, _users(new), now, rows=False)
 
 
 def datasets_of(connection: Connection, keys: Iterable[str]) -> list[str]:
     """Return the sorted names of the datasets with passages that use these vectors."""
+    return sorted(connection.scalars(_users(keys)))
+
+
+def _users(keys: Iterable[str]) -> Select[str]:
     used = select(chunks.c.dataset).join(chunk_windows).distinct()
-    return sorted(connection.scalars(used.where(among(chunk_windows.c.embed_key, keys))))
+    return used.where(among(chunk_windows.c.embed_key, keys))
 
 
 def purge_unused(connection: Connection) -> int:
     """Drop the vectors that no chunk uses any more; return the number dropped."""
     unused = ~exists().where(chunk_windows.c.embed_key == embeddings.c.embed_key)
     return connection.execute(delete(embeddings).where(unused)).rowcount
-
-
-def count_foreign(connection: Connection, dataset: str, fingerprint: str) -> int:
-    """Count the vectors of the dataset's passages that another model made."""
-    query = select(func.count(distinct(embeddings.c.embed_key))).select_from(embedded_windows)
-    of_other = embeddings.c.fingerprint != fingerprint
-    return connection.scalar(query.where(chunks.c.dataset == dataset, of_other)) or 0
 
 
 def encode(vector: Vector) -> bytes:
@@ -165,11 +154,11 @@ def read_model(connection: Connection) -> StoredModel | None:
 def require_model(database: Database, model: StoredModel) -> None:
     """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
     with database.read() as connection:
-        if require_fingerprint(connection, model.fingerprint, model.model):
-            return
-    with database.write() as connection:
-        if not require_fingerprint(connection, model.fingerprint, model.model):
-            set_meta(connection, _MODEL, json.dumps(asdict(model)))
+        is_bound = require_fingerprint(connection, model.fingerprint, model.model)
+    if not is_bound:
+        with database.write() as connection:
+            if not require_fingerprint(connection, model.fingerprint, model.model):
+                set_meta(connection, _MODEL, json.dumps(asdict(model)))
 
 
 def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
@@ -179,19 +168,16 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
     transaction no other process can change the model until the transaction ends.
     """
     bound = read_model(connection)
-    if bound is not None and bound.fingerprint != fingerprint:
-        other = f"{name} ({fingerprint})" if name else fingerprint
-        presets = [
-            preset
-            for preset in find_presets()
-            if load_preset(preset).get("embedding", {}).get("model") == bound.model != name
-        ]
-        how = f" with --preset {presets[0]} (IDX_PRESET={presets[0]})" if presets else ""
-        raise EmbeddingMismatchError(
-            f"the store has vectors of {bound.model} ({bound.fingerprint}), not of {other}. Use "
-            f"that model{how}, or embed everything again (catalog index rebuild --keep-settings)"
-        )
-    return bound is not None
+    if bound is None or bound.fingerprint == fingerprint:
+        return bound is not None
+    other = f"{name} ({fingerprint})" if name else fingerprint
+    models = {preset: load_preset(preset).get("embedding", {}) for preset in find_presets()}
+    presets = [one for one, of in models.items() if of.get("model") == bound.model != name]
+    how = f" with --preset {presets[0]} (IDX_PRESET={presets[0]})" if presets else ""
+    raise EmbeddingMismatchError(
+        f"the store has vectors of {bound.model} ({bound.fingerprint}), not of {other}. Use that "
+        f"model{how}, or embed everything again (catalog index rebuild --keep-settings)"
+    )
 
 
 def adopt_model(database: Database, model: StoredModel) -> None:
@@ -224,37 +210,39 @@ class WaitingChunk:
 
 def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
     """Note that passages of the dataset wait for vectors, if some of these documents' do."""
-    key = f"{_WAITING}{dataset}"
-    is_any = (
-        _waiting(select(chunks.c.seq)).where(among(chunks.c.document_id, document_ids)).exists()
-    )
-    is_new = ~exists().where(meta.c.key == key)
-    row = select(literal(key), literal("yes")).where(is_any, is_new)
-    connection.execute(insert(meta).from_select(["key", "value"], row))
+    of_these = _waiting(select(chunks.c.seq)).where(among(chunks.c.document_id, document_ids))
+    row = select(literal(f"{_WAITING}{dataset}"), literal("yes")).where(of_these.exists())
+    note = insert(meta).from_select(["key", "value"], row)
+    connection.execute(note.on_conflict_do_nothing())
 
 
 def settle_waiting(connection: Connection, dataset: str) -> bool:
     """Look whether passages of the dataset wait for vectors; note the result and return it."""
-    waiting = _waiting(select(chunks.c.document_id)).where(chunks.c.dataset == dataset).limit(1)
-    one = connection.scalar(waiting)
-    if one is not None:
-        note_waiting(connection, dataset, [one])
-    else:
-        connection.execute(delete(meta).where(meta.c.key == f"{_WAITING}{dataset}"))
-    return one is not None
+    waiting = _waiting(select(chunks.c.seq)).where(chunks.c.dataset == dataset).limit(1)
+    if connection.scalar(waiting) is not None:
+        set_meta(connection, f"{_WAITING}{dataset}", "yes")
+        return True
+    forget_waiting(connection, dataset)
+    return False
+
+
+def forget_waiting(connection: Connection, dataset: str) -> None:
+    """Note that no passage of the dataset waits for a vector."""
+    connection.execute(delete(meta).where(meta.c.key == f"{_WAITING}{dataset}"))
 
 
 def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:
     """Return the chunks that wait for vectors, in the order in which to embed them.
 
     Chunks of documents indexed after ``since`` (seconds from 1970) come first, then the newest
-    documents. A text for which several chunks wait is listed with the first of them only.
+    documents. A text for which several chunks wait is listed with the first of them only. A chunk
+    without keys waits for its document to be read again.
     """
     size = func.coalesce(chunks.c.tokens, func.length(chunks.c.text) / 4)
     query = (
         _waiting(select(chunks.c.seq, chunk_windows.c.embed_key, size, chunks.c.cues.is_not(None)))
         .join(documents, documents.c.id == chunks.c.document_id)
-        .where(chunks.c.dataset == dataset, chunk_windows.c.embed_key.is_not(None))
+        .where(chunks.c.dataset == dataset)
         .order_by(
             documents.c.indexed_at < since,
             documents.c.dated.desc().nulls_last(),
@@ -263,15 +251,15 @@ def list_waiting(connection: Connection, dataset: str, since: float) -> list[Wai
             chunk_windows.c.window,
         )
     )
-    seen: set[str] = set()
+    seen = set[str]()
     waiting = []
     for seq, rows in groupby(connection.execute(query), key=lambda row: int(row[0])):
-        windows = [row for row in rows if row[1] not in seen]
-        seen.update(row[1] for row in windows)
-        if windows:
+        [(_, first, tokens, has_cues), *_] = windows = list(rows)
+        keys = tuple(row[1] for row in windows if first is not None and row[1] not in seen)
+        seen.update(keys)
+        if keys or first is None:
             # Speech is embedded as a whole and in parts, any other text once.
-            tokens = windows[0][2] * (2 if windows[0][3] and len(windows) > 1 else 1)
-            keys = tuple(row[1] for row in windows)
+            tokens *= 2 if has_cues and len(keys) > 1 else 1
             waiting.append(WaitingChunk(seq, keys, int(tokens) + _LEAD * len(keys)))
     return waiting
 

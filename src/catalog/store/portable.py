@@ -5,9 +5,7 @@ header            what wrote it, and the embedding model of the vectors
    ├─ document    its text and metadata, followed by …
    │  └─ chunk    … its passages, in order, each with its windows and perhaps their vectors
    └─ file        a file that was read, and the outcome
-end               how many documents and chunks there are since the header
-
-Files may be appended to one another; of two of one document the later one holds.
+end               how many documents and chunks there are
 """
 
 from __future__ import annotations
@@ -148,7 +146,6 @@ class _End(_Line):
 
 _AnyLine = _Header | _Dataset | _File | _Document | _Chunk | _End
 _LINE: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="kind")])
-_Item = _Dataset | NewRevision | _File
 
 
 def _write(line: _AnyLine, **repeated: Any) -> bytes:
@@ -163,16 +160,14 @@ def _parse(raw: bytes) -> _AnyLine:
         if f"{zlib.crc32(rest):08x}".encode() != told:
             raise InputError("it is damaged: its checksum is wrong")
         form = b"{" + rest[1:]
-    try:
-        line = _LINE.validate_json(form)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        why = f"{where}: {first['msg']}"
-        raise InputError(f"it is not a line that 'catalog export' writes: {why}") from None
     if _NUL.search(form):
         raise InputError("it contains a NUL character")
-    return line
+    try:
+        return _LINE.validate_json(form)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise InputError(f"it is not a line that 'catalog export' writes: {why}") from None
 
 
 def portable_file(path: Path) -> Path:
@@ -209,7 +204,7 @@ def export_chunks(
     is no dataset to write; :class:`DamagedDocumentError` for a document that changed since it was
     stored; :class:`StoreError` if the file cannot be written.
     """
-    file = portable_file(to)
+    file, counts, of = portable_file(to), Counter[str](), schema.documents.c
     if file.exists() and not force:
         raise InputError(f"{file} exists: choose another name, or --force to replace it")
     if not to.absolute().parent.is_dir():
@@ -217,9 +212,8 @@ def export_chunks(
     with database.read() as connection:
         for name in datasets:
             stored_chunks.require_dataset(connection, name)
-        names = [one.name for one in stored_chunks.list_datasets(connection)]
-        names = [name for name in names if not datasets or name in datasets]
-        if not names:
+        known = stored_chunks.list_dataset_names(connection)
+        if not (names := [name for name in known if not datasets or name in datasets]):
             raise InputError("there is no dataset to export: create one with 'catalog index build'")
         if not file.exists() and not to.suffix:
             try:
@@ -227,9 +221,16 @@ def export_chunks(
             except OSError as error:
                 raise StoreError(f"cannot make {describe_os_error(to, error)}") from error
             file = to / "chunks.jsonl"
+        total = connection.scalar(select(func.count()).where(of.dataset.in_(names))) or 0
         with draft_beside(file) as draft:
             with draft.open("wb") as stream:
-                end = _export(connection, names, stream.write, on_document, vectors=vectors)
+                for line, repeated in _lines(connection, names, vectors=vectors):
+                    stream.write(_write(line, **repeated))
+                    counts[line.kind] += 1
+                    if isinstance(line, _Document):
+                        on_document(counts["document"], total, line.path)
+                end = _End(documents=counts["document"], chunks=counts["chunk"])
+                stream.write(_write(end))
                 stream.flush()
                 os.fsync(stream.fileno())
             size = draft.stat().st_size
@@ -237,60 +238,37 @@ def export_chunks(
     return ExportReport(str(file), tuple(names), end.documents, end.chunks, size)
 
 
-def _export(
-    connection: Connection,
-    names: Sequence[str],
-    write: Callable[[bytes], object],
-    on_document: Callable[[int, int, str], None],
-    *,
-    vectors: bool,
-) -> _End:
-    model = embedding_cache.read_model(connection)
-    if model is None:
+def _lines(
+    connection: Connection, names: Sequence[str], *, vectors: bool
+) -> Iterator[tuple[_AnyLine, dict[str, Any]]]:
+    """Yield the lines of the datasets, each with what it repeats."""
+    if (model := embedding_cache.read_model(connection)) is None:
         raise InputError("nothing to export: nothing was ever indexed in this store")
-    write(_write(_Header(model=model, vectors=vectors)))
-    table = schema.documents.c
-    query = select(table.dataset, table.id, table.path).order_by(table.id)
-    rows = connection.execute(query.where(table.dataset.in_(names))).all()
-    count = passages = 0
-    for stored in stored_chunks.list_datasets(connection):
-        if (name := stored.name) not in names:
-            continue
-        source = {key: getattr(stored, key) for key in ("root", "include", "exclude")}
-        made_with = manifest.read_dataset_settings(connection, name)
-        write(_write(_Dataset(dataset=name, made_with=made_with, **source)))
-        for _, number, path in (row for row in rows if row.dataset == name):
-            document = _document(connection, name, path)
-            own = list(_chunks(connection, number, name, vectors=vectors))
-            document = document.model_copy(update={"chunks": len(own)})
-            write(_write(document, **document.repeated()))
-            for passage in own:
-                write(_write(passage, **passage.repeated(document)))
-            count, passages = count + 1, passages + len(own)
-            on_document(count, len(rows), path)
-        for _, entry in sorted(manifest.entries(connection, name).items()):
-            write(_write(_File(dataset=name, entry=entry)))
-    write(_write(end := _End(documents=count, chunks=passages)))
-    return end
-
-
-def _document(connection: Connection, dataset: str, path: str) -> _Document:
-    stored = stored_chunks.find_by_path(connection, dataset, path)
-    if stored is None:
-        raise DamagedDocumentError(ids.source_doc_id(dataset, path), "its text")
+    yield _Header(model=model, vectors=vectors), {}
     of, fields = schema.documents.c, schema.document_fields.c
-    modified = select(func.min(fields.text_value)).where(
-        fields.document_id == of.id, fields.field == "modified"
-    )
-    query = select(
-        of.file, of.source_type, of.dated, of.pipeline, modified.scalar_subquery().label("modified")
-    )
-    row = connection.execute(query.where(of.source_doc_id == stored.source_doc_id)).one()
-    values = asdict(stored) | dict(row._mapping) | {"chunks": 0}
-    if "modified" in stored.metadata:
-        values["modified"] = None
-    known = {name: value for name, value in values.items() if name in _Document.model_fields}
-    return _Document.model_validate(known, strict=False)
+    is_modified = (fields.document_id == of.id) & (fields.field == "modified")
+    modified = select(func.min(fields.text_value)).where(is_modified).scalar_subquery()
+    columns = (of.id, of.path, of.file, of.source_type, of.dated, of.pipeline)
+    query = select(*columns, modified.label("modified")).order_by(of.id)
+    for source in stored_chunks.list_datasets(connection):
+        if (name := source.name) not in names:
+            continue
+        kept = {key: getattr(source, key) for key in ("root", "include", "exclude")}
+        made_with = manifest.read_dataset_settings(connection, name)
+        yield _Dataset(dataset=name, made_with=made_with, **kept), {}
+        for row in connection.execute(query.where(of.dataset == name)).all():
+            stored = stored_chunks.find_by_path(connection, name, row.path)
+            if stored is None:
+                raise DamagedDocumentError(ids.source_doc_id(name, row.path), "its text")
+            passages = list(_chunks(connection, row.id, name, vectors=vectors))
+            values = asdict(stored) | dict(row._mapping) | {"chunks": len(passages)}
+            if "modified" in stored.metadata:
+                values["modified"] = None
+            document = _Document.model_validate(values, strict=False)
+            yield document, document.repeated()
+            yield from ((one, one.repeated(document)) for one in passages)
+        for _, entry in sorted(manifest.entries(connection, name).items()):
+            yield _File(dataset=name, entry=entry), {}
 
 
 def _chunks(
@@ -347,20 +325,20 @@ def _to_revision(line: _Document, passages: Sequence[_Chunk], model: StoredModel
         raise InputError(f"{line.path} has the same passage twice")
     names = ("path", "text", "title", "file_type", "source_type", "metadata")
     revision = NewRevision(
-        dataset=line.dataset,
-        file=line.file,
-        document=ParsedDocument(**{name: getattr(line, name) for name in names}),
-        content_hash=line.content_hash,
-        chunks=tuple(chunks.values()),
-        pipeline=line.pipeline,
-        modified=line.modified,
-        vectors=vectors,
-        embedded_by=model.fingerprint,
+        line.dataset,
+        line.file,
+        ParsedDocument(**{name: getattr(line, name) for name in names}),
+        line.content_hash,
+        tuple(chunks.values()),
+        line.pipeline,
+        line.modified,
+        vectors,
+        model.fingerprint,
     )
-    # Where the author wrote "created" and a program "modified", the first is the date.
-    written = replace(revision.document, written=frozenset({"created"}))
-    forms = (revision, replace(revision, document=written))
-    return next((one for one in forms if publish.revision_date(one) == line.dated), revision)
+    if publish.revision_date(revision) != line.dated:  # a program wrote "modified"
+        written = replace(revision.document, written=frozenset({"created"}))
+        revision = replace(revision, document=written)
+    return revision
 
 
 def _check_inside(name: str) -> None:
@@ -369,19 +347,13 @@ def _check_inside(name: str) -> None:
 
 
 def _check_span(span: ChunkSpan, length: int) -> None:
-    def fit(*offsets: int) -> bool:
-        return all(a <= b for a, b in pairwise((0, *offsets, span.end - span.start)))
-
-    places = span.places
-    steps = {len(one) for one in (places.offsets, places.numbers)}
-    has_all = len(steps) == 1 and {len(places.lines), len(places.areas)} <= {0, *steps}
-    if not (
-        0 <= span.start < span.end <= length
-        and all(fit(cue.start, cue.end) for cue in span.cues)
-        and fit(*span.page_breaks)
-        and fit(*places.offsets)
-        and has_all
-    ):
+    places, size = span.places, span.end - span.start
+    cues = [(cue.start, cue.end) for cue in span.cues]
+    runs = [*cues, span.page_breaks, places.offsets]
+    are_inside = all(a <= b for run in runs for a, b in pairwise((0, *run, size)))
+    count = len(places.numbers)
+    is_map = len(places.offsets) == count and {len(places.lines), len(places.areas)} <= {0, count}
+    if not (0 <= span.start < span.end <= length and are_inside and is_map):
         raise InputError("a part of the span (cues, page_breaks, places) is outside its text")
 
 
@@ -415,7 +387,7 @@ class Import:
     summarise: Callable[[str], str]
     hold: Callable[[str], AbstractContextManager[None]]
     advance: Callable[[int], None]
-    opened: dict[str, _Dataset] = field(default_factory=dict)
+    opened: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
     def run(self, datasets: Sequence[str], root: Path | None) -> list[str]:
@@ -423,20 +395,18 @@ class Import:
 
         An error names its line; all documents before it are imported.
         """
-        notes: list[str] = []
-        names = set()
+        notes, names = list[str](), set[str]()
         for name, items in groupby(self._read(), key=attrgetter("dataset")):
             names.add(name)
             if not datasets or name in datasets:
                 with self.hold(name):
-                    self._fill(name, items)
-                    notes += self._settle(self.opened[name], root)
+                    notes.append(self._fill(items, root))
         if missing := set(datasets) - names:
             known = ", ".join(sorted(names)) or "none"
             raise InputError(f"{self.file} has no dataset {min(missing)!r}; datasets: {known}")
         return notes
 
-    def _read(self) -> Iterator[_Item]:
+    def _read(self) -> Iterator[_Dataset | NewRevision | _File]:
         number = 0
 
         def parsed() -> Iterator[_AnyLine]:
@@ -458,34 +428,26 @@ class Import:
         except OSError as error:
             raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
 
-    def _checked(self, lines: Iterator[_AnyLine]) -> Iterator[_Item]:
+    def _checked(self, lines: Iterator[_AnyLine]) -> Iterator[_Dataset | NewRevision | _File]:
         """Yield what the lines say of datasets; bind the store to their model."""
-        header: _Header | None = None
-        is_ended, known, counts = False, set[str](), Counter[str]()
+        if not isinstance(header := next(lines, None), _Header):
+            raise InputError("the first line is not a header of 'catalog export'")
+        if not header.vectors and self.wanted.fingerprint != header.model.fingerprint:
+            raise EmbeddingMismatchError(
+                f"{self.file} has no vectors, and its passages were cut for {header.model.model}, "
+                f"not for {self.wanted.model}: set IDX_EMBEDDING__MODEL, or export with --vectors"
+            )
+        embedding_cache.require_model(self.database, header.model)
+        dataset, counts, end = "", Counter[str](), None
         for line in lines:
-            if isinstance(line, _Header):
-                if not line.vectors and self.wanted.fingerprint != line.model.fingerprint:
-                    raise EmbeddingMismatchError(
-                        f"{self.file} has no vectors, and its passages were cut for "
-                        f"{line.model.model}, not for {self.wanted.model}: set "
-                        "IDX_EMBEDDING__MODEL, or export with --vectors"
-                    )
-                embedding_cache.require_model(self.database, line.model)
-                header, is_ended, known, counts = line, False, set(), Counter()
-            elif header is None:
-                raise InputError("the first line is not a header of 'catalog export'")
-            elif isinstance(line, _End):
-                for name in ("documents", "chunks"):
-                    if (count := counts[name]) != (told := getattr(line, name)):
-                        raise InputError(f"there are {count} {name}, but the file says {told}")
-                is_ended = True
-            elif isinstance(line, _Chunk):
-                raise InputError("a passage comes before its document")
+            if isinstance(line, _End):
+                end = line
+            elif isinstance(line, _Chunk | _Header):
+                raise InputError("a passage comes before its document, or a second header")
             elif isinstance(line, _Dataset):
-                ids.check_dataset_name(line.dataset)
-                known.add(line.dataset)
+                ids.check_dataset_name(dataset := line.dataset)
                 yield line
-            elif line.dataset not in known:
+            elif line.dataset != dataset:
                 raise InputError(f"no line before this describes the dataset {line.dataset!r}")
             elif isinstance(line, _File):
                 _check_inside(line.entry.file)
@@ -499,42 +461,42 @@ class Import:
                 counts.update(documents=1, chunks=len(passages))
                 revision = _to_revision(line, passages, header.model)
                 yield replace(revision, summary=self.summarise(line.text))
-        if not is_ended:
-            lacks = "last line" if header else "header"
-            raise InputError(f"the file ends early: it lacks the {lacks} of 'catalog export'")
+        if end is None:
+            raise InputError("the file ends early: it lacks the last line of 'catalog export'")
+        for name in ("documents", "chunks"):
+            if (count := counts[name]) != (told := getattr(end, name)):
+                raise InputError(f"there are {count} {name}, but the file says {told}")
 
-    def _fill(self, dataset: str, items: Iterator[_Item]) -> None:
-        if dataset in self.opened:  # it may have been removed while another one was held
-            with self.database.read() as connection:
-                stored_chunks.require_dataset(connection, dataset)
-        for _, run in groupby(items, key=type):
-            group, files = list[NewRevision](), dict[str, ManifestEntry]()
-            try:
-                for item in run:
-                    if isinstance(item, _Dataset):
-                        self._open(item)
-                    elif isinstance(item, _File):
-                        files[item.entry.file] = item.entry
-                    else:
-                        group.append(item)
-                        if sum(len(one.chunks) for one in group) >= _TOGETHER:
-                            full, group = group, []
-                            self._publish(dataset, full)
-            finally:
-                self._publish(dataset, group)
-                with self.database.write() as connection:
-                    manifest.record(connection, dataset, *files.values())
+    def _fill(self, items: Iterator[_Dataset | NewRevision | _File], root: Path | None) -> str:
+        """Store what the lines say of a dataset, and return a note about its folder."""
+        line, group, files = next(items), list[NewRevision](), list[ManifestEntry]()
+        assert isinstance(line, _Dataset)
+        self._open(line)
+        try:
+            for item in items:
+                if isinstance(item, _File):
+                    files.append(item.entry)
+                elif isinstance(item, NewRevision):
+                    group.append(item)
+                    if sum(len(one.chunks) for one in group) >= _TOGETHER:
+                        full, group = group, []
+                        self._publish(line.dataset, full)
+        finally:
+            self._publish(line.dataset, group)
+            with self.database.write() as connection:
+                manifest.record(connection, line.dataset, *files)
+        return self._settle(line, root)
 
     def _open(self, line: _Dataset) -> None:
         """Create the dataset unless it exists."""
-        self.opened[line.dataset] = line
+        self.opened.append(line.dataset)
         with self.database.write() as connection:
             publish.ensure_dataset(connection, line.dataset, time.time())
             has_settings = manifest.read_dataset_settings(connection, line.dataset) is not None
             if line.made_with is not None and not has_settings:
                 manifest.note_dataset_settings(connection, line.dataset, line.made_with)
 
-    def _settle(self, line: _Dataset, root: Path | None) -> list[str]:
+    def _settle(self, line: _Dataset, root: Path | None) -> str:
         """Set the dataset's folder unless it has one, and return a note about it.
 
         The folder in the file is used if one of its files is there unchanged: on another machine a
@@ -545,17 +507,14 @@ class Import:
             # Files that have no line, and that only the import marked: there are none.
             is_mark = (marks.dataset == name) & (marks.seen_at == 0)
             connection.execute(delete(schema.manifest).where(is_mark))
-            if root is None and (known := stored_chunks.find_root(connection, name)):
-                return [f"{name} is updated from {known}"]
-            entries = manifest.entries(connection, name).values()
-            if root is not None:
-                found = str(root.resolve())
-            else:
+            found = stored_chunks.find_root(connection, name)
+            if root is not None or not found:
+                entries = manifest.entries(connection, name).values()
                 inside = folder if folder.is_dir() else folder.parent
                 is_there = folder.is_absolute() and any(_is_in(inside, one) for one in entries)
-                found = line.root if is_there else ""
-            publish.set_source(connection, name, found, line.include, line.exclude)
-        return [f"{name} is updated from {found}" if found else f"{name} has no folder for updates"]
+                found = str(root.resolve()) if root is not None else line.root if is_there else ""
+                publish.set_source(connection, name, found, line.include, line.exclude)
+        return f"{name} is updated from {found}" if found else f"{name} has no folder for updates"
 
     def _publish(self, dataset: str, group: list[NewRevision]) -> None:
         """Store the documents that are not stored yet, and the vectors of all.
@@ -568,23 +527,23 @@ class Import:
         now, of = time.time(), schema.documents.c
         query = select(of.source_doc_id, of.file, of.content_hash, of.pipeline, of.dated)
         is_of = among(of.source_doc_id, [one.source_doc_id for one in group])
-        same: list[NewRevision] = []
-        new: list[NewRevision] = []
         with self.database.write() as connection:
             before = {name: tuple(rest) for name, *rest in connection.execute(query.where(is_of))}
+            new: list[NewRevision] = []
             for one in group:
                 state = (one.file, one.content_hash, one.pipeline, publish.revision_date(one))
-                (same if before.get(one.source_doc_id) == state else new).append(one)
+                if before.get(one.source_doc_id) == state:
+                    by = one.embedded_by
+                    embedding_cache.save(connection, one.vectors, fingerprint=by, now=now)
+                else:
+                    new.append(one)
             replaced = [before[one.source_doc_id] for one in new if one.source_doc_id in before]
             files = {one.file for one in new} | {file for file, *_ in replaced}
             manifest.note_unread(connection, dataset, files)
             publish.publish_all(connection, new, now)
-            for one in same:
-                fingerprint = one.embedded_by
-                embedding_cache.save(connection, one.vectors, fingerprint=fingerprint, now=now)
+        added, same = len(new) - len(replaced), len(group) - len(new)
+        self.counts.update(added=added, replaced=len(replaced), unchanged=same)
         self.counts.update(documents=len(group), chunks=sum(len(one.chunks) for one in group))
-        added = len(new) - len(replaced)
-        self.counts.update(added=added, replaced=len(replaced), unchanged=len(same))
 
 
 def _is_in(folder: Path, entry: ManifestEntry) -> bool:

@@ -10,7 +10,8 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are
 
 _WRITER_BUSY = "another process is writing to the store; try again"
 _SAME_ROWS = (StoreBusyError, "another process changed the same rows; try again")
-_UNREADABLE = (StoreDamagedError, "it cannot be read: restore a copy")
+_DAMAGED = (StoreDamagedError, "it cannot be read, or lacks a table or column: restore a copy")
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _BY_STATE: dict[str, tuple[type[StoreError], str]] = {
     "55P03": (StoreBusyError, _WRITER_BUSY),
@@ -44,13 +45,13 @@ _BY_STATE: dict[str, tuple[type[StoreError], str]] = {
     "40P01": _SAME_ROWS,
     "53100": (StoreError, "the disk of the database server is full: free some space there"),
     "53200": (StoreError, "the database server is out of memory"),
+    "57014": (
+        StoreError,
+        "the server cancelled a statement that took longer than statement_timeout",
+    ),
     "25006": (StoreError, "the database is read-only: use the address of a writable one"),
     "42501": (StoreError, "the user has no right to do that: grant rights on the store's tables"),
-    "57014": (StoreError, "the server cancelled the statement: it took longer than its timeout"),
-    "XX001": _UNREADABLE,
-    "XX002": _UNREADABLE,
-    "42P01": (StoreDamagedError, "it lacks a table: restore a copy"),
-    "42703": (StoreDamagedError, "it lacks a column: restore a copy"),
+    **dict.fromkeys(("XX001", "XX002", "42P01", "42703"), _DAMAGED),
 }
 # libpq gives no SQLSTATE for what the server says at connecting.
 _TRY_AGAIN = re.compile("too many (connections|clients)|connection slots|the database system is")
@@ -69,7 +70,6 @@ _PATIENCE = {  # without these a connection to a host that is gone waits for hou
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",  # milliseconds
 }
-_NAME_BYTES = 1500  # an entry of an index has at most 2,704 bytes, not all for the name
 
 
 class PostgresServer:
@@ -80,7 +80,7 @@ class PostgresServer:
     def __init__(self, url: URL, home: Path) -> None:
         with suppress(OSError):  # the first use of the folder reports the error
             make_folder(home)
-        self._url, self.address = url, address_of(url)
+        self.address, self.translate_errors = address_of(url), partial(translate_errors, url)
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", url.database or "postgres")
         self.file = home / f"{name}-{sha1_hex(self.address)[:12]}"
         self.engine: Engine = _make_engine(url)
@@ -88,18 +88,6 @@ class PostgresServer:
 
     def identify(self) -> None:
         """Return nothing: connections are to a database by its name, which stays the same."""
-
-    def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn the driver's errors into ours."""
-        return translate_errors(self._url)
-
-    def describe_unfit(self, *names: str) -> str | None:
-        """Explain which of these names (document's path, fields) is too long for this store."""
-        for name in names:
-            if len(name.encode("utf-8", "replace")) > _NAME_BYTES:
-                limit = f"a name in Postgres may have {_NAME_BYTES} bytes"
-                return f"{name[:40]}… is too long: {limit}; shorten it"
-        return None
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:

@@ -24,30 +24,14 @@ _WORDS = (
     f"left({{0}}, {_MOST_CHARS}), '{_MARKS}', ' ', 'g'), NFD), '{ACCENTS}', '', 'g')), '{{1}}')"
 )
 _WEIGHED = {
-    "chunks": {"title": "A", "headings": "B", "text": "C"},
-    "document_cards_fts": {
-        "title": "A",
-        "name": "B",
-        "headings": "C",
-        "metadata": "C",
-        "summary": "D",
-    },
+    "chunks": "title:A headings:B text:C",
+    "document_cards_fts": "title:A name:B headings:C metadata:C summary:D",
 }
 _SETUP = """
-CREATE TABLE IF NOT EXISTS document_cards_fts (
+CREATE TABLE document_cards_fts (
     rowid bigint PRIMARY KEY REFERENCES document_cards(document_id) ON DELETE CASCADE,
     title text, name text, headings text, summary text, metadata text
 );
-
-ALTER TABLE document_cards_fts DROP COLUMN IF EXISTS words, DROP COLUMN IF EXISTS length;
-
-ALTER TABLE chunks DROP COLUMN IF EXISTS words;
-
-DROP TABLE IF EXISTS chunk_words;
-
-DROP TEXT SEARCH CONFIGURATION IF EXISTS catalog_words;
-
-DROP TEXT SEARCH DICTIONARY IF EXISTS catalog_words;
 
 CREATE TEXT SEARCH DICTIONARY catalog_words (TEMPLATE = snowball, Language = english);
 
@@ -57,7 +41,7 @@ ALTER TEXT SEARCH CONFIGURATION catalog_words
 ALTER MAPPING REPLACE pg_catalog.english_stem WITH catalog_words
 """
 _FOLD = """
-CREATE OR REPLACE FUNCTION catalog_casefold(word text)
+CREATE FUNCTION catalog_casefold(word text)
 RETURNS text LANGUAGE sql IMMUTABLE COST 10000 AS $$
     SELECT CASE
         WHEN octet_length(word) = length(word) THEN lower(word COLLATE "C")
@@ -68,14 +52,15 @@ $$"""
 
 
 def create_own(connection: Connection) -> None:
-    """Create these parts, or replace those of an older store."""
+    """Create these parts."""
     for statement in (*_SETUP.split(";\n\n"), _casefold_function()):
         connection.exec_driver_sql(statement.replace("%", "%%"))
     for table in _UNORDERED:
-        added = "ADD COLUMN IF NOT EXISTS rowid bigint GENERATED ALWAYS AS IDENTITY"
+        added = "ADD COLUMN rowid bigint GENERATED ALWAYS AS IDENTITY"
         connection.exec_driver_sql(f"ALTER TABLE {table} {added}")
     for table, weights in _WEIGHED.items():
-        parts = (_WORDS.format(f"coalesce({name}, '')", weight) for name, weight in weights.items())
+        pairs = (one.split(":") for one in weights.split())
+        parts = (_WORDS.format(f"coalesce({name}, '')", weight) for name, weight in pairs)
         words = f"words tsvector GENERATED ALWAYS AS ({' || '.join(parts)}) STORED"
         connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {words}")
         connection.exec_driver_sql(f"CREATE INDEX {table}_words ON {table} USING gin (words)")

@@ -1,37 +1,31 @@
-"""Publish and remove documents; remove datasets and damaged rows.
+"""Publish and remove documents, remove datasets and damaged rows, as steps of a transaction.
 
-Every function is one step of the caller's transaction. A document becomes visible when its
-transaction commits; until then the old revision answers. A removed dataset leaves a note until all
-its derived files are removed.
+A document becomes visible when its transaction commits; until then the old revision answers. A
+removed dataset leaves a note until all its derived files are removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Connection,
-    Table,
-    TableClause,
-    column,
-    delete,
-    func,
-    insert,
-    select,
-    table,
-    text,
-    update,
-)
+from sqlalchemy import Connection, TableClause, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.core.errors import StoreDamagedError
-from catalog.store import checksums, embedding_cache, llm_cache
+from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import make_card
+from catalog.store.checksums import (
+    PASSAGE,
+    TEXT,
+    find_damaged_documents,
+    find_damaged_vectors,
+    row_checksum,
+)
 from catalog.store.chunks import write_headings
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.filter_sql import among
@@ -53,8 +47,19 @@ from catalog.store.schema import (
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
+_NAME_BYTES = 1_500  # an entry of an index of Postgres has at most 2,704, not all for the name
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
 _OF_DATASET = ("agreement:", "answers:", "waiting:", _NOTE)
+
+
+# The highest row numbers ever used, whether or not the rows are there.
+_NUMBERS = {
+    "sqlite": "SELECT max(CASE name WHEN 'documents' THEN seq ELSE 0 END), "
+    "max(CASE name WHEN 'chunks' THEN seq ELSE 0 END) FROM sqlite_sequence",
+    "postgresql": "SELECT (SELECT last_value - 1 + CAST(is_called AS int) FROM documents_id_seq), "
+    "(SELECT last_value - 1 + CAST(is_called AS int) FROM chunks_seq_seq)",
+}
+_USED = text("SELECT setval('documents_id_seq', :document), setval('chunks_seq_seq', :chunk)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewRevision:
-    """A content of a document that is cut and embedded, ready to be published.
+    """A content of a document that is cut, ready to be published.
 
     ``vectors`` are those of its windows by cache key, from the model with the fingerprint
     ``embedded_by``. Windows without one here use the store's vector or wait for one.
@@ -96,6 +101,13 @@ class NewRevision:
         return ids.revision_id(self.source_doc_id, self.content_hash)
 
 
+def describe_unfit(*names: str) -> str | None:
+    """Explain which of these names (a document's path, fields) no index of a store can hold."""
+    long = (name for name in names if len(name.encode("utf-8", "replace")) > _NAME_BYTES)
+    most = f"is too long: a name may have {_NAME_BYTES:,} bytes; shorten it"
+    return next((f"{name[:40]}… {most}" for name in long), None)
+
+
 def content_hash(document: ParsedDocument) -> str:
     """Return the SHA-256 over everything of a document that a search can show or filter by."""
     content: list[object] = [document.title, document.file_type, dict(document.metadata)]
@@ -110,8 +122,7 @@ def content_hash(document: ParsedDocument) -> str:
 
 def ensure_dataset(connection: Connection, name: str, now: float) -> None:
     """Create the dataset unless it exists."""
-    existing = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
-    if existing is None:
+    if connection.scalar(select(datasets.c.name).where(datasets.c.name == name)) is None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
         connection.execute(insert(datasets).values(row))
         forget_removal(connection, name)
@@ -126,29 +137,28 @@ def set_source(
 
 
 def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: float) -> None:
-    """Replace the revisions of these documents; if a document is there twice, the last one wins.
+    """Replace the revisions of these documents of one dataset; of two of one, the last one wins.
 
-    Statements cover all documents where possible, because short documents cost little else. Vectors
-    are stored together with the documents, as another run may have purged them since they were
-    embedded. Passages without a vector are found by their words. Raises ``EmbeddingMismatchError``
-    if a revision was embedded by another model than the store's.
+    Vectors are stored together with the documents, as another run may have purged them since they
+    were embedded. Passages without a vector are found by their words. Raises
+    ``EmbeddingMismatchError`` if a revision was embedded by another model than the store's.
     """
     new = list({revision.source_doc_id: revision for revision in revisions}.values())
-    by_dataset: dict[str, list[str]] = {}
-    for revision in new:
-        by_dataset.setdefault(revision.dataset, []).append(revision.document.path)
-    for dataset, paths in sorted(by_dataset.items()):
-        _remove(connection, dataset, paths)
-    for fingerprint in sorted({revision.embedded_by for revision in new} - {""}):
-        of_model = [revision.vectors for revision in new if revision.embedded_by == fingerprint]
-        merged = {key: vector for each in of_model for key, vector in each.items()}
-        embedding_cache.save(connection, merged, fingerprint=fingerprint, now=now)
-    numbered = dict(enumerate(new, start=1 + _last_number(connection, documents)))
-    _insert_chunks(connection, numbered, _insert_documents(connection, numbered, now))
-    for dataset in sorted(by_dataset):
-        of_it = [number for number, revision in numbered.items() if revision.dataset == dataset]
-        embedding_cache.note_waiting(connection, dataset, of_it)
-        change_stamp(connection, dataset, now)
+    if not new:
+        return
+    [dataset] = {revision.dataset for revision in new}
+    _remove(connection, dataset, [revision.document.path for revision in new])
+    vectors = {key: vector for revision in new for key, vector in revision.vectors.items()}
+    for fingerprint in {revision.embedded_by for revision in new} - {""}:
+        embedding_cache.save(connection, vectors, fingerprint=fingerprint, now=now)
+    numbers = connection.exec_driver_sql(_NUMBERS[connection.dialect.name]).one()
+    numbered = dict(enumerate(new, start=1 + (numbers[0] or 0)))
+    rows = _insert_documents(connection, numbered, now)
+    last = _insert_chunks(connection, numbered, rows, numbers[1] or 0)
+    if is_postgres(connection):  # SQLite notes the numbers by itself
+        connection.execute(_USED, {"document": max(numbered), "chunk": max(1, last)})
+    embedding_cache.note_waiting(connection, dataset, numbered)
+    change_stamp(connection, dataset, now)
 
 
 def remove_documents(connection: Connection, dataset: str, paths: Iterable[str], now: float) -> int:
@@ -171,18 +181,27 @@ def _insert_documents(
     rows: dict[int, dict[str, Any]] = {}
     texts, fields, summaries, cards = [], [], [], []
     for number, revision in numbered.items():
-        of_it, text, values = {"document_id": number}, revision.document.text, _fields(revision)
-        row = rows[number] = _document_row(number, revision, values, now)
-        checksum = checksums.new_checksum(checksums.TEXT, row | {"text": text})
-        texts.append(
-            of_it | {"revision_id": revision.revision_id, "text": text, "checksum": checksum}
-        )
+        of_it, document = {"document_id": number}, revision.document
+        values = _fields(revision)
+        row = rows[number] = _names(revision) | {
+            "id": number,
+            "file": revision.file,
+            "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
+            "dated": _date(document, values),
+            "revision_id": revision.revision_id,
+            "content_hash": revision.content_hash,
+            "characters": len(document.text),
+            "pipeline": revision.pipeline,
+            "indexed_at": now,
+        }
+        text = of_it | {"revision_id": revision.revision_id, "text": document.text}
+        known = row | text
+        texts.append(text | {"checksum": row_checksum(known[one.name] for one in TEXT)})
         fields += [value | of_it for value in values]
         summaries.append(of_it | {"summary": revision.summary})
         headings = dict.fromkeys(one for cut in revision.chunks for one in _headings(cut.span))
         cards.append(make_card(row, headings, revision.summary, values))
     _insert_all(connection, documents, list(rows.values()))
-    _note_numbers(connection, documents, rows)
     _insert_all(connection, revisions, texts)
     _insert_all(connection, document_fields, fields)
     _insert_all(connection, document_cards, summaries)
@@ -203,23 +222,6 @@ def _date(document: ParsedDocument, fields: Iterable[dict[str, Any]]) -> float |
     # ``modified`` comes first, unless a program wrote it and the author wrote ``created``
     is_own = "modified" in document.written or "created" not in document.written
     return document_date(fields, has_own="modified" in document.metadata and is_own)
-
-
-def _document_row(
-    number: int, revision: NewRevision, fields: Iterable[dict[str, Any]], now: float
-) -> dict[str, Any]:
-    document = revision.document
-    return _names(revision) | {
-        "id": number,
-        "file": revision.file,
-        "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
-        "dated": _date(document, fields),
-        "revision_id": revision.revision_id,
-        "content_hash": revision.content_hash,
-        "characters": len(document.text),
-        "pipeline": revision.pipeline,
-        "indexed_at": now,
-    }
 
 
 def _names(revision: NewRevision) -> dict[str, str]:
@@ -248,24 +250,25 @@ def _insert_chunks(
     connection: Connection,
     numbered: Mapping[int, NewRevision],
     of_documents: Mapping[int, Mapping[str, Any]],
-) -> None:
+    seq: int,
+) -> int:
+    """Insert the chunks with row numbers after ``seq``; return the last one used."""
     rows, sections, windows = [], [], []
-    seq = _last_number(connection, chunks)
     for number, revision in numbered.items():
         for position, chunk in enumerate(revision.chunks):
             seq += 1
             row = _chunk_row(revision, number, seq, position, chunk)
-            checksum = checksums.new_checksum(checksums.PASSAGE, {**of_documents[number], **row})
-            rows.append(row | {"checksum": checksum})
+            known = {**of_documents[number], **row}
+            rows.append(row | {"checksum": row_checksum(known[one.name] for one in PASSAGE)})
             sections += [{"seq": seq, "heading": one} for one in _headings(chunk.span)]
             windows += [
                 {"seq": seq, "window": window, "embed_key": key}
                 for window, key in enumerate(chunk.embed_keys)
             ]
     _insert_all(connection, chunks, rows)
-    _note_numbers(connection, chunks, [row["seq"] for row in rows])
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
+    return seq
 
 
 def _chunk_row(
@@ -317,9 +320,9 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     Passages of other datasets that lose a vector are noted as waiting.
     """
     command_full_text(connection, "rebuild")  # a damaged index would prevent that rows are deleted
-    numbers = [number for number, _ in checksums.find_damaged_documents(connection, dataset)]
+    numbers = [number for number, _ in find_damaged_documents(connection, dataset)]
     connection.execute(delete(documents).where(among(documents.c.id, numbers)))
-    keys = list(checksums.find_damaged_vectors(connection))
+    keys = find_damaged_vectors(connection)
     connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
     for name in {dataset, *embedding_cache.datasets_of(connection, keys)}:
         embedding_cache.settle_waiting(connection, name)
@@ -328,7 +331,7 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
 
 
 def rebuild_row_indexes(connection: Connection) -> None:
-    """Rebuild SQLite's own indexes from their rows; do nothing in Postgres.
+    """Rebuild SQLite's own indexes from their rows; Postgres's are left to its own tools.
 
     Raises :class:`StoreDamagedError` if two rows have the same unique key.
     """
@@ -348,9 +351,8 @@ def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
 def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     """Remove a dataset with all its rows, and cached entries that only this dataset used.
 
-    A note says that its derived files are to be removed, until :func:`forget_removal`. Answers that
-    an interrupted evaluation cached are dropped for all datasets. Log entries and evaluation runs
-    stay.
+    A note says that its derived files are to be removed, until :func:`forget_removal`. Cached
+    answers are dropped for all datasets. Log entries and evaluation runs stay.
     """
     connection.execute(delete(datasets).where(datasets.c.name == dataset))
     of_it = [f"{kind}{dataset}" for kind in _OF_DATASET]
@@ -370,28 +372,3 @@ def list_removed(connection: Connection) -> list[str]:
 def forget_removal(connection: Connection, dataset: str) -> None:
     """Drop the note: all files are removed, or the name is used again with new indexes."""
     connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
-
-
-def _last_number(connection: Connection, of: Table) -> int:
-    """Return the highest row number ever used, even if its row is gone.
-
-    SQLite stores it in a table, Postgres in the sequence of the column.
-    """
-    if is_postgres(connection):
-        sequence = table(_sequence(of), column("last_value"), column("is_called"))
-        row = connection.execute(select(sequence.c.last_value, sequence.c.is_called)).one()
-        return int(row.last_value) if row.is_called else 0
-    sequence = table("sqlite_sequence", column("name"), column("seq"))
-    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
-
-
-def _note_numbers(connection: Connection, of: Table, numbers: Collection[int]) -> None:
-    """Record that rows were inserted with these numbers; SQLite does so by itself."""
-    if numbers and is_postgres(connection):
-        parameters = {"sequence": _sequence(of), "number": max(numbers)}
-        connection.execute(text("SELECT setval(:sequence, :number)"), parameters)
-
-
-def _sequence(of: Table) -> str:
-    [key] = of.primary_key
-    return f"{of.name}_{key.name}_seq"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, func, select, true, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, literal, select, true, update
 
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.lru_cache import LRUCache
@@ -18,6 +18,7 @@ from catalog.store import filter_sql
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.phrases import flag_clause, phrase_clause
 from catalog.store.schema import KEPT_STAMPS, chunks, datasets, documents
+from catalog.store.sql_forms import position
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,13 +247,20 @@ def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | 
     return tuple(read_stamp(connection, name) for name in Restriction(dataset).datasets)
 
 
-def change_stamp(connection: Connection, dataset: str, now: float, *, rows: bool = True) -> None:
-    """Give the dataset a new stamp; call it in each transaction that changes search results.
+def change_stamp(
+    connection: Connection, dataset: str | Select[str], now: float, *, rows: bool = True
+) -> None:
+    """Give the dataset, or each of a query, a new stamp, with each change of search results.
 
     Without ``rows``, only vectors were added.
     """
-    of, is_it = datasets.c, datasets.c.name == dataset
-    words = (connection.scalar(select(of.state).where(is_it)) or "").split()
-    words = [*(secrets.token_hex(6) for _ in range(1 + rows)), *(words[1:] or words)]
-    changed = {"generation": of.generation + 1, "state": " ".join(words[:_REMEMBERED])}
-    connection.execute(update(datasets).where(is_it).values(changed | {"updated_at": now}))
+    name, state = datasets.c.name, datasets.c.state
+    drawn = "".join(f"{secrets.token_hex(6)} " for _ in range(1 + rows))
+    rest = func.substr(state, position(state, " ") + 1)  # without the first word, if it has more
+    changed = {
+        "generation": datasets.c.generation + 1,
+        "updated_at": now,
+        "state": func.substr(literal(drawn).concat(rest), 1, _REMEMBERED * len("0123456789ab ")),
+    }
+    is_it = name == dataset if isinstance(dataset, str) else name.in_(dataset)
+    connection.execute(update(datasets).where(is_it).values(changed))

@@ -39,6 +39,12 @@ def _table(name: str, *items: Column[Any] | Index | UniqueConstraint, **options:
     return Table(name, metadata, *items, **options)
 
 
+def _owner(name: str, column: str, kind: Any = Integer, *, is_key: bool = False) -> Column[Any]:
+    """Return a column that names the owner of a row, with which the row is deleted."""
+    owner = ForeignKey(column, ondelete="CASCADE")
+    return Column(name, kind, owner, primary_key=is_key, nullable=False)
+
+
 meta = _table(
     "meta",
     Column("key", Text, primary_key=True),
@@ -59,7 +65,7 @@ datasets = _table(
 
 dataset_settings = _table(
     "dataset_settings",
-    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    _owner("dataset", "datasets.name", Text, is_key=True),
     Column("preset", Text),  # its name; NULL: none
     Column("settings", Text, nullable=False),  # JSON object: those that shape passages, by name
 )
@@ -68,7 +74,7 @@ documents = _table(
     "documents",
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("source_doc_id", Text, nullable=False, unique=True),
-    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), nullable=False),
+    _owner("dataset", "datasets.name", Text),
     Column("path", Text, nullable=False),
     Column("file", Text, nullable=False),  # the manifest's file it came from
     Column("title", Text, nullable=False),
@@ -99,9 +105,7 @@ Index(
 
 revisions = _table(
     "revisions",
-    Column(
-        "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
-    ),
+    _owner("document_id", "documents.id", is_key=True),
     Column("revision_id", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("checksum", Integer),  # of the document as it is shown: see store.checksums
@@ -109,7 +113,7 @@ revisions = _table(
 
 document_fields = _table(
     "document_fields",
-    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    _owner("document_id", "documents.id"),
     Column("field", Text, nullable=False),
     Column("kind", Text, nullable=False),  # s, n or b: see core.filters.value_kind
     Column("text_value", Text, nullable=True),
@@ -130,9 +134,7 @@ Index(
 
 document_cards = _table(
     "document_cards",
-    Column(
-        "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
-    ),
+    _owner("document_id", "documents.id", is_key=True),
     Column("summary", Text, nullable=False),
     Column("version", Integer, nullable=False, default=0),  # unused: stores made before have it
 )
@@ -141,7 +143,7 @@ chunks = _table(
     "chunks",
     Column("seq", Integer, primary_key=True, autoincrement=True),  # never reused
     Column("chunk_id", Text, nullable=False, unique=True),
-    Column("document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    _owner("document_id", "documents.id"),
     Column("dataset", Text, nullable=False),
     Column("position", Integer, nullable=False),
     Column("modality", Text, nullable=False),
@@ -171,7 +173,7 @@ chunks = _table(
 
 chunk_sections = _table(
     "chunk_sections",
-    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), nullable=False),
+    _owner("seq", "chunks.seq"),
     Column("heading", Text, nullable=False),
     Index("chunk_sections_seq", "seq"),
 )
@@ -179,7 +181,7 @@ Index("chunk_sections_heading", shortened(chunk_sections.c.heading))
 
 chunk_windows = _table(
     "chunk_windows",
-    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
+    _owner("seq", "chunks.seq", is_key=True),
     Column("window", Integer, primary_key=True),
     Column("embed_key", Text, nullable=False),
     Index("chunk_windows_key", "embed_key"),
@@ -204,7 +206,7 @@ embedded_windows = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.se
 
 manifest = _table(
     "manifest",
-    Column("dataset", Text, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    _owner("dataset", "datasets.name", Text, is_key=True),
     Column("file", Text, primary_key=True),  # the file as listed; it may give several documents
     Column("size", Integer, nullable=False),
     Column("mtime_ns", Integer, nullable=False),
@@ -287,28 +289,28 @@ KEPT_META, KEPT_STAMPS = "catalog_meta", "catalog_stamps"
 # External content: the text is stored once, in chunks; triggers keep the index equal to the rows.
 # The texts of a card are in several tables or in none: its index stores its own copy.
 FULL_TEXT = """
-CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts
+CREATE VIRTUAL TABLE chunks_fts
 USING fts5(
     title, headings, text,
     content='chunks', content_rowid='seq', tokenize="porter unicode61 remove_diacritics 2"
 );
 
-CREATE TRIGGER IF NOT EXISTS chunks_fts_insert AFTER INSERT ON chunks BEGIN
+CREATE TRIGGER chunks_fts_insert AFTER INSERT ON chunks BEGIN
     INSERT INTO chunks_fts(rowid, title, headings, text)
     VALUES (new.seq, new.title, new.headings, new.text);
 END;
 
-CREATE TRIGGER IF NOT EXISTS chunks_fts_delete AFTER DELETE ON chunks BEGIN
+CREATE TRIGGER chunks_fts_delete AFTER DELETE ON chunks BEGIN
     INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
     VALUES ('delete', old.seq, old.title, old.headings, old.text);
 END;
 
-CREATE VIRTUAL TABLE IF NOT EXISTS document_cards_fts
+CREATE VIRTUAL TABLE document_cards_fts
 USING fts5(
     title, name, headings, summary, metadata, tokenize="porter unicode61 remove_diacritics 2"
 );
 
-CREATE TRIGGER IF NOT EXISTS document_cards_fts_delete AFTER DELETE ON document_cards BEGIN
+CREATE TRIGGER document_cards_fts_delete AFTER DELETE ON document_cards BEGIN
     DELETE FROM document_cards_fts WHERE rowid = old.document_id;
 END
 """

@@ -8,9 +8,10 @@ SQLite and Python, whatever the language of the database. Numbers have 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Integer, Text, TypeDecorator, literal
+from sqlalchemy import BigInteger, Column, Connection, Integer, Table, Text, TypeDecorator, literal
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -45,7 +46,9 @@ PlainText = Text().with_variant(_Bytewise(), "postgresql")
 Number = Integer().with_variant(BigInteger(), "postgresql")
 
 
-def _form(sqlite: str, postgres: str, kind: TypeEngine[Any] | None = None) -> Callable[..., Any]:
+def _form(
+    sqlite: str, postgres: str, kind: TypeEngine[Any] | None = None
+) -> Callable[..., FunctionElement[Any]]:
     """Return what makes an expression from its parts, written as ``{0}``, ``{1}`` and so on.
 
     It has no type by default: a boolean type would make SQLAlchemy add ``= 1`` for SQLite.
@@ -72,7 +75,7 @@ _items = _form(
     "WITH ORDINALITY AS items(item, place))",
 )
 _pairs = _form("json_each({0})", "jsonb_each_text(CAST({0} AS jsonb))")
-_position = _form("instr({0}, {1})", "strpos({0}, {1})", Integer())
+position = _form("instr({0}, {1})", "strpos({0}, {1})", Integer())
 _phrase = _form(
     "({0} IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH {1}))",
     "({0} IN (SELECT seq FROM chunks WHERE words @@ {1}))",
@@ -98,7 +101,6 @@ first_number = _form(
     Integer(),
 )
 """The first of the ``numbers`` of stored places, NULL without any."""
-"""The text's bytes in UTF-8, even if they are damaged."""
 number_text = _form(
     "CAST({0} AS TEXT)",
     "CASE WHEN {0} = trunc({0}) AND abs({0}) < 1e15 THEN CAST(CAST({0} AS bigint) AS text) || '.0'"
@@ -119,26 +121,34 @@ web_query = _form(
 
 def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:
     """Require that the text contains the part literally."""
-    return cast("ColumnElement[bool]", _position(text, literal(str(part), PlainText)) > 0)
+    return position(text, literal(str(part), PlainText)) > 0
 
 
 def among_json(column: ColumnElement[Any], values: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return ``column IN values``; the values are a JSON list."""
     is_whole, is_number = (isinstance(column.type, kind) for kind in (AnyInteger, Float))
     kind = "bigint" if is_whole else "float8" if is_number else "text"
-    return cast("ColumnElement[bool]", _among[kind](column, values))
+    return _among[kind](column, values)
 
 
 def json_items(array: ColumnElement[Any]) -> TableValuedAlias:
     """Return the items of a JSON list as rows of ``key``, from 0, and ``value``."""
-    return cast("TableValuedAlias", _items(array).table_valued(Column("key", Integer), "value"))
+    return _items(array).table_valued(Column("key", Integer), "value")
 
 
 def json_pairs(table: ColumnElement[Any]) -> TableValuedAlias:
     """Return the pairs of a JSON object as rows of ``key`` and ``value``, both texts."""
-    return cast("TableValuedAlias", _pairs(table).table_valued("key", "value"))
+    return _pairs(table).table_valued("key", "value")
 
 
 def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
     """Require that the passage with this row number matches one of our FTS5 MATCH texts."""
-    return cast("ColumnElement[bool]", _phrase(seq, web_query(literal(match, PlainText))))
+    return _phrase(seq, web_query(literal(match, PlainText)))
+
+
+def put_rows(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows; each replaces the one with the same primary key."""
+    put, keys = insert(table), table.primary_key.columns  # SQLite has the same form
+    rest = {one.name: put.excluded[one.name] for one in table.columns if one.name not in keys}
+    if rows:
+        connection.execute(put.on_conflict_do_update(index_elements=keys, set_=rest), rows)
