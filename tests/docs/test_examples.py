@@ -54,7 +54,6 @@ NOTES = {
 STAND_INS = {  # the fixture with what an example needs that is not in the folder
     "CollectionRetriever": "collection",
     "CollectionSearch": "collection",
-    "LexVecQueryTransform": "language_model",
     "QueryExpansionRetrieverV2": "language_model",
     "generate": "writing_model",
 }

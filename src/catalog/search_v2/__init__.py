@@ -55,7 +55,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         DatasetRetriever,
         DatasetVectorStore,
         HybridRetrieverFactoryV2,
-        LexVecQueryTransform,
         PrecomputedRetriever,
         QueryExpansionRetrieverV2,
     )
@@ -72,7 +71,7 @@ _NAMES = {
     "RelevanceEstimator RerankPostprocessor ServicePostprocessor TemporalExpansion TokenBudget",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
     "search_v2.retrievers": "CatalogRetriever DatasetRetriever DatasetVectorStore "
-    "HybridRetrieverFactoryV2 LexVecQueryTransform PrecomputedRetriever QueryExpansionRetrieverV2",
+    "HybridRetrieverFactoryV2 PrecomputedRetriever QueryExpansionRetrieverV2",
     "search_v2.service": "SearchServiceV2",
 }
 _MODULE_OF = {name: f"catalog.{at}" for at, names in _NAMES.items() for name in names.split()}

@@ -7,14 +7,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
-from llama_index.core.prompts import PromptTemplate
-from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -26,7 +23,7 @@ from pydantic import PrivateAttr
 from catalog.core.errors import InputError, QueryError, SemanticQueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expansion import PROMPT, Expander, LexVecSource
+from catalog.retrieval.expansion import Expander
 from catalog.retrieval.legs import (
     plan_legs,
 )
@@ -258,40 +255,6 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
 
     def _expander(self, parts: SearchParts) -> Expander:
         return parts.expander_of(self._given_llm) if self._given_llm else parts.expander
-
-
-class LexVecQueryTransform(BaseQueryTransform):
-    """The lex, vec and hyde lines of a language model as a LlamaIndex query transform.
-
-    The query is embedded together with its vec and hyde lines.
-
-    Examples:
-        >>> from catalog.llm import get_llm
-        >>> from catalog.search_v2 import LexVecQueryTransform
-        >>> transform = LexVecQueryTransform(get_llm())  # IDX_LLM__PROVIDER
-        >>> transform.run("swapping credentials").embedding_strs
-        ['swapping credentials', 'how to rotate the API keys']
-    """
-
-    def __init__(self, llm: LanguageModel | GivenLLM) -> None:
-        super().__init__()
-        self._llm, self._prompt = as_language_model(llm), PromptTemplate(PROMPT)
-
-    def _get_prompts(self) -> PromptDictType:
-        return {"expansion_prompt": self._prompt}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        self._prompt = cast("PromptTemplate", prompts.get("expansion_prompt", self._prompt))
-
-    def _run(  # the base class names both
-        self,
-        query_bundle: QueryBundle,
-        metadata: dict[str, Any],  # noqa: ARG002
-    ) -> QueryBundle:
-        query = query_bundle.query_str
-        source = LexVecSource(self._llm, self._prompt.format(query="{query}"))
-        texts = [line.text for line in source.expand(query) if line.kind != "lex"]
-        return QueryBundle(query, custom_embedding_strs=[query, *texts]) if texts else query_bundle
 
 
 class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):

@@ -1,20 +1,16 @@
 """Language models, scripted, as sources of other words."""
 
 import pytest
-from llama_index.core.prompts import PromptTemplate
-from llama_index.core.schema import QueryBundle
 
 from catalog.core.settings import RAGv2Settings
 from catalog.llm import ReplyPiece
 from catalog.retrieval.expansion import (
-    PROMPT,
     Expander,
     ExpansionReply,
     HydeSource,
     LexVecSource,
     get_source,
 )
-from catalog.search_v2 import LexVecQueryTransform
 from scripted import ScriptedSource
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
@@ -131,22 +127,6 @@ def test_a_model_that_fails_in_plain_text_too_raises():
         expanded(llm)
 
 
-def test_in_stock_llama_index_the_query_is_embedded_with_its_vec_and_hyde_lines():
-    bundle = LexVecQueryTransform(Scripted(reply=GOOD)).run("rotate API keys")
-    assert bundle.query_str == "rotate API keys"
-    assert bundle.embedding_strs == [
-        "rotate API keys",
-        "replacing an API key",
-        "Keys are rotated every month.",
-    ]
-
-
-@pytest.mark.parametrize("reply", ["", "lex: key renewal"])
-def test_in_stock_llama_index_nothing_to_embed_leaves_the_query_unchanged(reply):
-    bundle = QueryBundle("rotate API keys", embedding=[1.0])
-    assert LexVecQueryTransform(Scripted(reply=reply)).run(bundle) is bundle
-
-
 def test_hyde_gives_its_passage_alone_on_one_line():
     llm = Scripted(reply="Keys are\nrotated every month.")
     lines = HydeSource(llm).expand("rotate {API} keys")
@@ -175,16 +155,6 @@ def test_the_fingerprint_tells_sources_models_and_prompts_apart():
     ]
     assert len({source.fingerprint for source in sources}) == len(sources)
     assert get_source("lines", Scripted()).fingerprint == sources[0].fingerprint
-
-
-def test_in_stock_llama_index_the_prompt_can_be_changed():
-    llm = Scripted(reply=GOOD)
-    transform = LexVecQueryTransform(llm)
-    assert transform.get_prompts()["expansion_prompt"].get_template() == PROMPT
-    changed = PromptTemplate("{many} other words for {query}").partial_format(many="Five")
-    transform.update_prompts({"expansion_prompt": changed})
-    transform.run("rotate {API} keys")
-    assert llm.asked == ["Five other words for rotate {API} keys"]
 
 
 @pytest.mark.parametrize("damaged", ["", "[", "3", '[{"kind": "lex"}]', '[["lex", "x"]]'])
