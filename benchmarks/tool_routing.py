@@ -24,14 +24,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.core.errors import GoldenSetError
 from catalog.core.settings import load_settings
 from catalog.evaluation.significance import wilson_interval
-from catalog.interfaces.agents import AGENT_TOOLS, agent_guidance
+from catalog.interfaces.guidance import agent_guidance
+from catalog.interfaces.tools import TOOLS
 from catalog.llm import complete, get_llm
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 from interfaces.agents.stub_router import StubRouter  # noqa: E402
 
-DESCRIPTIONS = {name: AGENT_TOOLS[name].description for name in ("search_chunks", "query_catalog")}
+DESCRIPTIONS = {name: TOOLS[name].description for name in ("search_chunks", "query_catalog")}
 NEITHER = "neither"
 
 

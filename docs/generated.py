@@ -16,11 +16,10 @@ from typing import Any
 from typer.main import get_command
 
 from catalog.core import errors
-from catalog.core.arguments import argument_names
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import find_field, flatten, needs_rebuild
-from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 from catalog.interfaces.cli.commands import app
+from catalog.interfaces.tools import ASK, LISTED_TOOLS, TOOLS
 
 DOCS = Path(__file__).parent
 COMMON = ("home", "preset", "json", "help")  # options that nearly every command has
@@ -114,17 +113,17 @@ def tools_page() -> str:
         "A whole number out of bounds becomes the nearest bound, and a note says so. An empty"
         " value counts as not given.\nA list may be one text with commas between the items.\n",
     ]
-    for tool in {**AGENT_TOOLS, **ANSWER_TOOLS}.values():
+    for tool in TOOLS.values():
         unlisted = "" if tool.name in LISTED_TOOLS else " Not listed; answers when called by name."
-        if tool.name in ANSWER_TOOLS:
+        if tool is ASK:
             unlisted = " There is such a tool where `IDX_ANSWERS__TOOL` is on."
         parts.append(f"## {tool.name}\n\n{tool.description.strip()}{unlisted}\n")
-        for name, others in argument_names(tool.arguments).items():
-            aliases.setdefault(name, {}).update(dict.fromkeys(others))
+        for name, one in tool.parameters.items():
+            aliases.setdefault(name, {}).update(dict.fromkeys(one.aliases))
         rows = [
-            f"| `{name}` | {'required' if field.is_required() else _default(field.default)} "
-            f"| {_clamped(tool.arguments.CLAMPED.get(name))} | {field.description} |"
-            for name, field in tool.arguments.model_fields.items()
+            f"| `{name}` | {'required' if one.is_required else _default(one.default)} "
+            f"| {_clamped(one.within)} | {one.help} |"
+            for name, one in tool.parameters.items()
         ]
         if rows:
             head = "| argument | default | bounds | what it does |\n|---|---|---|---|"
@@ -149,11 +148,11 @@ def _aliases_section(aliases: dict[str, dict[str, None]]) -> str:
 
 
 def _default(value: Any) -> str:
-    return "" if value is None else f"`{value}`"
+    return "" if value in (None, ()) else f"`{value}`"
 
 
-def _clamped(bounds: tuple[int, int] | None) -> str:
-    return "" if bounds is None else f"{bounds[0]:,} to {bounds[1]:,}"
+def _clamped(bounds: tuple[int | None, int | None]) -> str:
+    return "" if bounds[0] is None else f"{bounds[0]:,} to {bounds[1]:,}"
 
 
 def errors_page() -> str:

@@ -21,10 +21,10 @@ from catalog.evaluation.metrics import PRIMARY, score_run
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import table_lines
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli.output import TerminalProgress, has_styles, say
 from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 
@@ -60,7 +60,8 @@ def main() -> None:
         say('\n$ catalog browse "import system" --limit 2\n')
         show(engine, "browse", {"query": "import system", "limit": 2})
         say("\nWhat an agent gets from search_chunks:\n")
-        say(AgentTools(engine).search_chunks("how is a name bound", top_k=1))
+        asked = {"query": "how is a name bound", "top_k": 1}
+        say(call_tool(engine, "search_chunks", asked).text)
         measure(library)
     say(f"\nDone in {time.perf_counter() - started:.0f} s. Ask your own questions:")
     store = f".venv/bin/catalog --home {HOME.name}/store"

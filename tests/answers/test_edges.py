@@ -10,13 +10,13 @@ from mcp import Client
 
 from answers.conftest import WritingLLM, serve
 from catalog.answers.generating import SCHEMAS
-from catalog.interfaces.agents import ANSWER_TOOLS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main
+from catalog.interfaces.mcp import catalog_server
 from catalog.interfaces.server.http_api import ApiState, build_api
-from catalog.interfaces.server.mcp.protocol import catalog_server
 from catalog.interfaces.server.workers import Workers
 from catalog.interfaces.terminal import Form, render, stream_answer
+from catalog.interfaces.tools import ASK
 
 CANCEL = {"question": "How many days may customers cancel within?"}
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -116,16 +116,16 @@ def test_agents_have_the_tool_only_where_answers_are_on(engine, with_answers):
     assert ("ask" in names) is with_answers
     if with_answers:
         assert answer.structured_content["answer"].startswith("Customers may cancel within 14")
-        assert answer.structured_content["sources"][0]["reference"].startswith("notes:cancel.md")
+        assert answer.structured_content["citations"][0]["reference"].startswith("notes:cancel.md")
 
 
 def test_text_of_documents_is_marked_as_data_for_agents(engine):
-    text = ANSWER_TOOLS["ask"].call(engine, CANCEL).text
+    text = ASK.call(engine, CANCEL).text
     assert text.startswith("Between the two documents-")
-    none = ANSWER_TOOLS["ask"].call(engine, {"question": "What is the capital of Mongolia?"})
+    none = ASK.call(engine, {"question": "What is the capital of Mongolia?"})
     assert none.data["status"] == "no_results"
     assert none.text.startswith("no results: ")
-    assert none.data["nearest"]
+    assert none.data["abstention"]["nearest"]
 
 
 BLUEPRINT = "\n\n".join(

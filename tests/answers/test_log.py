@@ -18,7 +18,7 @@ from catalog.core.params import GenerateParams, SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.settings.sections import AnswerSettings, LLMSettings, LogSettings
 from catalog.evaluation.log_stats import log_stats, log_stats_lines
-from catalog.interfaces.server.mcp.protocol import catalog_server
+from catalog.interfaces.mcp import catalog_server
 from catalog.interfaces.server.workers import Workers
 from catalog.library.library import Library
 from catalog.search_v2 import SearchServiceV2

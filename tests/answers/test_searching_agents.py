@@ -13,8 +13,8 @@ from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.settings import load_settings
 from catalog.core.settings.sections import LogSettings
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.tools import call_tool
 from catalog.library.library import Library
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
 from catalog.search_v2 import (
@@ -235,9 +235,8 @@ def test_who_asked_is_in_the_log(copy):
 
 
 def test_a_tool_searches_as_an_agent(opened):
-    tools = AgentTools(opened)
-    found = tools.call("search_chunks", {"query": WORDS, "agent": "brief"})
+    found = call_tool(opened, "search_chunks", {"query": WORDS, "agent": "brief"})
     assert (found.data["mode"], len(found.data["results"])) == ("lexical", 1)
-    wrong = tools.call("search_chunks", {"query": WORDS, "agent": "x"})
+    wrong = call_tool(opened, "search_chunks", {"query": WORDS, "agent": "x"})
     assert wrong.is_error
     assert "code-analyzer" in wrong.data["message"]

@@ -7,7 +7,7 @@ import pytest
 
 from catalog.core.settings import Settings
 from catalog.core.settings.loading import flatten
-from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.tools import TOOLS
 
 WRITTEN = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generated.py"))
 COMMANDS = dict(WRITTEN["list_commands"]())
@@ -34,4 +34,4 @@ def test_every_setting_has_a_row_with_a_description():
 
 def test_every_tool_has_a_section():
     page = WRITTEN["tools_page"]()
-    assert [name for name in AGENT_TOOLS if f"\n## {name}\n" not in page] == []
+    assert [name for name in TOOLS if f"\n## {name}\n" not in page] == []

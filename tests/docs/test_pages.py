@@ -35,7 +35,7 @@ import postgres
 from catalog import embedding, search_v2
 from catalog.core.settings import load_settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.interfaces import agents as tools
+from catalog.interfaces import guidance
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.commands import app
 from catalog.library.indexing import Indexer
@@ -225,7 +225,7 @@ def reader(template, monkeypatch, capsys):
     asyncio.set_event_loop(None)
     loop.close()
     search_v2.close()
-    tools.close()
+    guidance.close()
     with warnings.catch_warnings():  # LlamaIndex's chat memory leaves a connection open
         warnings.simplefilter("ignore", ResourceWarning)
         reader.names.clear()

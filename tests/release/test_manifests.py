@@ -15,7 +15,7 @@ from llama_index.core.retrievers import BaseRetriever
 import catalog
 from catalog import search_v2
 from catalog.core.settings import load_settings
-from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
+from catalog.interfaces.tools import LISTED_TOOLS, TOOLS
 from release.commands import parse
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_the_skill_names_tools_that_agents_see():
     allowed = re.findall(rf"mcp__{server}__(\w+)", HEAD["allowed-tools"])
     assert set(allowed) == set(LISTED_TOOLS)
     in_table = set(re.findall(r"^\|[^|]*\| `(\w+)` \|", SKILL, re.MULTILINE))
-    assert in_table == set(LISTED_TOOLS) <= set(AGENT_TOOLS)
+    assert in_table == set(LISTED_TOOLS) <= set(TOOLS)
 
 
 COMMANDS = [one for one in re.findall(r"`catalog ([^`]+)`", SKILL) if not one.startswith("get`")]

@@ -27,10 +27,9 @@ from catalog.core.globs import Glob
 from catalog.core.params import GetParams, MultiGetParams, SearchParams
 from catalog.core.query import parse_query
 from catalog.core.text import all_storable, clean, strip_userinfo
-from catalog.interfaces.agents.tool import one_line, possible_lists, without_long_echoes
-from catalog.interfaces.plain_text import complaint
-from catalog.interfaces.server.mcp.protocol import parse_document_uri
+from catalog.interfaces.plain_text import complaint, one_line
 from catalog.interfaces.server.security import parse_address, split_host_port
+from catalog.interfaces.tools import TOOLS, failed, unknown_tool
 from catalog.library.browse import BrowseParams, read_browse_request
 from catalog.library.names import readings, without_seconds
 
@@ -57,15 +56,15 @@ PARSERS = {
     "search arguments": lambda text: read_params(SearchParams, {"query": 1, text: 1}, "search"),
     "get arguments": lambda text: read_params(GetParams, {"reference": 1, "dataset": text}, "get"),
     "many names": lambda text: read_params(MultiGetParams, {"patterns": [*text]}, "multi_get"),
-    "list of names": possible_lists,
-    "resource": lambda text: parse_document_uri(f"catalog://{text}/{text}"),
+    "arguments of a tool": lambda text: TOOLS["search_chunks"].read({"query": text, "docs": text}),
+    "unknown tool": unknown_tool,
+    "failed call": failed,
     "address": parse_address,
     "host": split_host_port,
     "user in address": strip_userinfo,
     "stored": all_storable,
     "cleaned": clean,
     "line": one_line,
-    "echo": lambda text: without_long_echoes(text[:4000], {"query": text}),
     "complaint": complaint,
 }
 UNITS = (

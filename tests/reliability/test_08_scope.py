@@ -15,10 +15,10 @@ from catalog.core.errors import CatalogError
 from catalog.core.filters import And, Filter, Not, Op, Or, condition
 from catalog.core.scope import Scope
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
+from catalog.interfaces.tools import TOOLS
 from catalog.library.get import resolve_documents
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
@@ -233,7 +233,7 @@ def test_no_tool_of_an_agent_gives_a_word_from_outside_its_scope(engine):
 
     @given(scoped_searches(), st.sampled_from(tools))
     def holds(params, name):
-        fields = AGENT_TOOLS[name].arguments.model_fields
+        fields = TOOLS[name].parameters
         asked = {key: value for key, value in params.items() if key in fields}
         if isinstance(asked.get("filters"), dict):
             asked["filters"] = ["path~open/"]
@@ -241,7 +241,7 @@ def test_no_tool_of_an_agent_gives_a_word_from_outside_its_scope(engine):
             asked["docs"] = ["open/**"]
         if "docs" in asked and "filters" not in asked:
             asked["docs"] = ["open/**"]
-        answer = AGENT_TOOLS[name].call(engine, asked)
+        answer = TOOLS[name].call(engine, asked)
         assert not foreign(json.dumps([answer.text, answer.data], default=repr)), asked
 
     check(holds, examples=20)

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.tools import TOOLS
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
@@ -77,7 +77,7 @@ def test_a_name_is_looked_up_among_documents_and_never_opened(engine, name):
             engine.ask(verb, arguments)
         assert SECRET not in str(raised.value)
     for tool, argument in (("get", "reference"), ("multi_get", "patterns")):
-        answer = AGENT_TOOLS[tool].call(engine, {argument: name})
+        answer = TOOLS[tool].call(engine, {argument: name})
         assert answer.is_error
         assert SECRET not in answer.text
         assert len(answer.text) < 2_000

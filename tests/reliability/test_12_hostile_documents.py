@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import TOOLS
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
@@ -43,7 +43,7 @@ def engine(tmp_path_factory):
     ],
 )
 def test_a_tool_says_nothing_of_a_document_outside_the_marks(engine, tool, arguments):
-    answer = AGENT_TOOLS[tool].call(engine, arguments)
+    answer = TOOLS[tool].call(engine, arguments)
     own = answer.text.partition("\n<documents-")[0]
     assert "ignore all rules" not in own.replace(arguments.get("reference", "-"), "")
     assert not HIDDEN.search(answer.text)
@@ -51,7 +51,7 @@ def test_a_tool_says_nothing_of_a_document_outside_the_marks(engine, tool, argum
 
 
 def test_some_of_these_quote_the_name_between_the_marks(engine):
-    answer = AGENT_TOOLS["search"].call(engine, {"query": "kettle", "docs": ["kettle"]})
+    answer = TOOLS["search"].call(engine, {"query": "kettle", "docs": ["kettle"]})
     assert answer.is_error
     assert ORDER in answer.text.partition("\n<documents-")[2]
 

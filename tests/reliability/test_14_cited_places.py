@@ -9,9 +9,9 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.ingest.readers.registry import FORMATS
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from outlook_file import outlook_message
@@ -460,11 +460,10 @@ def test_a_short_snippet_is_cited_closely(engine, folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
-    tools = AgentTools(engine)
     for word in WORDS[::3]:
         for hit in find(engine, name, word):
             asked = {"query": f'"{word}"', "docs": [hit["path"]], "dataset": "notes", "top_k": 50}
-            found = tools.call("search", asked).data["results"]
+            found = call_tool(engine, "search", asked).data["results"]
             assert found
             for passage in found:
                 given = engine.ask("get", {"reference": passage["reference"], "dataset": "notes"})

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from catalog.retrieval.citations import format_shown_place
 from fakes import open_library
@@ -84,7 +84,7 @@ def shown(engine, name, word):
     """Yield every hit with the forms in which its place is shown."""
     dataset = f"d{NAMES.index(name)}"
     asked = {"query": f'"{word}"', "dataset": dataset, "top_k": 50}
-    passages = AgentTools(engine).call("search", asked).data["results"]
+    passages = call_tool(engine, "search", asked).data["results"]
     result = engine.service.search(f'"{word}"', mode="lexical", dataset=dataset, top_k=50)
     for hit, passage in zip(result.results, passages, strict=True):
         if word not in hit.text.casefold():

@@ -6,9 +6,9 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import EmbeddedText
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from counters import WordCounter
 from fakes import WordEncoder, open_library, write
@@ -68,7 +68,7 @@ def test_people_and_agents_see_all_headings(engine):
     asked = {"query": "kettle", "dataset": "notes"}
     printed = render("search", engine.answer("search", asked), Form()).out
     assert "] Paper; Setup; Method of tea; Steps; Results — paper.md:" in printed
-    told = AgentTools(engine).call("search", {"query": "kettle", "docs": ["paper.md"]})
+    told = call_tool(engine, "search", {"query": "kettle", "docs": ["paper.md"]})
     assert "paper.md — Paper; Setup; Method of tea; Steps; Results (lines 1–17)" in told.text
 
 

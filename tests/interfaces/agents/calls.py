@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.tools import TOOLS
 
 WORDS = ("keys", "kettle", "rotate the keys", "batch normalisation", "bread degrees", "zebra")
 HOSTILE = (
@@ -62,7 +62,7 @@ GOOD: dict[str, tuple[Any, ...]] = {
 def generated(count: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """So many calls, the same for the same seed: a tool and its arguments."""
     drawn = random.Random(seed)
-    names = sorted(AGENT_TOOLS)
+    names = sorted(TOOLS.keys() - {"ask"})
     for number in range(count):
         name = names[number % len(names)]
         yield name, dict(_arguments(name, drawn))
@@ -70,8 +70,8 @@ def generated(count: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _arguments(tool: str, drawn: random.Random) -> Iterator[tuple[str, Any]]:
     wildness = drawn.choice((0.0, 0.0, 0.1, 0.5))
-    for name, field in AGENT_TOOLS[tool].arguments.model_fields.items():
-        is_given = field.is_required() and drawn.random() > wildness / 4
+    for name, field in TOOLS[tool].parameters.items():
+        is_given = field.is_required and drawn.random() > wildness / 4
         if is_given or drawn.random() < 0.25:
             yield name, _value(name, wildness, drawn)
     if drawn.random() < wildness / 4:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -63,9 +62,3 @@ def engine(folder, tmp_path_factory):
         report = Indexer(engine.library).build(folder, dataset="notes")
         assert report.failed == ()
         yield engine
-
-
-@pytest.fixture(scope="module")
-def tools(engine):
-    """The tools on that engine."""
-    return AgentTools(engine)

@@ -19,47 +19,11 @@ _PART = re.compile(r"[,:;.]| and | or ")
 _FILE_NAME = re.compile(r"[\w-]+\.[a-z][a-z0-9]{1,4}\b")
 _WORD = re.compile(r"[\w']+")
 _FILLING = frozenset(["a", "an", "any", "me", "my", "of", "our", "please", "some", "the", "your"])
-_SAYING_LITTLE = frozenset(
-    [
-        "it",
-        "tell",
-        "answer",
-        "or",
-        "is",
-        "and",
-        "the",
-        "by",
-        "its",
-        "can",
-        "say",
-        "on",
-        "when",
-        "was",
-        "in",
-        "of",
-        "which",
-        "has",
-        "this",
-        "there",
-        "are",
-        "we",
-        "what",
-        "would",
-        "with",
-        "a",
-        "to",
-        "do",
-        "be",
-        "people",
-        "person",
-        "something",
-        "did",
-        "thing",
-        "many",
-        "word",
-        "one",
-    ]
-)
+_SAYING_LITTLE_TEXT = """
+    it tell answer or is and the by its can say on when was in of which has this there are
+    we what would with a to do be people person something did thing many word one
+"""
+_SAYING_LITTLE = frozenset(_SAYING_LITTLE_TEXT.split())
 _FILE = "file"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, agent_guidance
-from catalog.interfaces.agents.functions import MAX_GUIDANCE
+from catalog.interfaces.guidance import MAX_GUIDANCE, agent_guidance
+from catalog.interfaces.tools import LISTED_TOOLS, TOOLS
 from interfaces.agents.stub_router import StubRouter
 
 BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
@@ -17,7 +17,7 @@ from tool_routing import read_prompts, routing_report  # noqa: E402
 sys.path.remove(BENCHMARKS)  # its ingest.py would hide tests/ingest
 
 PROMPTS = Path(__file__).parents[3] / "golden_queries" / "tool_routing.jsonl"
-DESCRIPTIONS = {name: AGENT_TOOLS[name].description for name in ("search_chunks", "query_catalog")}
+DESCRIPTIONS = {name: TOOLS[name].description for name in ("search_chunks", "query_catalog")}
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from catalog.core.errors import CatalogError
-from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.mcp.protocol import DocumentResources
+from catalog.interfaces.mcp import list_documents, read_document
+from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
@@ -67,7 +67,7 @@ def shown(engine):
         files = originals.get(entry["path"], {entry["path"]})
         for name in (entry["path"], entry["source_doc_id"], f"#{entry['docid']}", entry["title"]):
             yield name, files
-    for passage in AgentTools(engine).call("search_chunks", {"query": "walrus"}).data["results"]:
+    for passage in call_tool(engine, "search_chunks", {"query": "walrus"}).data["results"]:
         files = LECTURE if passage["path"] in LECTURE else {passage["path"]}
         yield passage["reference"], files
     yield "https://e.org/?a=1", {"web.md"}
@@ -75,7 +75,6 @@ def shown(engine):
 
 @pytest.mark.slow
 def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine):
-    tools = AgentTools(engine)
     names = dict(shown(engine))
     assert {"my lecture.mp4", "pets/photo.png", "papers/scan.pdf", "talks/my%20lecture.mp4"} < {
         *names
@@ -94,20 +93,21 @@ def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine
         listed = engine.ask("browse", {"name": name})
         assert listed["total"] == 1, name
         assert engine.ask("browse", {"filters": {"path": name}})["total"] == 1, name
-        chunks = tools.call("search_chunks", {"query": "walrus", "doc_name_filter": name})
+        chunks = call_tool(engine, "search_chunks", {"query": "walrus", "doc_name_filter": name})
         assert {passage["path"] for passage in chunks.data["results"]} == files, name
-        assert tools.call("search", {"query": "walrus", "docs": [name]}).data["results"], name
-        assert tools.call("get", {"reference": name}).data["status"] == "ok", name
+        assert call_tool(engine, "search", {"query": "walrus", "docs": [name]}).data["results"], (
+            name
+        )
+        assert call_tool(engine, "get", {"reference": name}).data["status"] == "ok", name
 
 
 def test_every_document_that_mcp_lists_as_a_resource_can_be_read(engine):
-    resources = DocumentResources(engine)
-    listed = resources.page(None).resources
+    listed = list_documents(engine, None).resources
     assert [resource.name for resource in listed] == [
         entry["path"] for entry in engine.ask("browse", {"sort": "name"})["entries"]
     ]
     for resource in listed:
-        (content,) = resources.read(str(resource.uri)).contents
+        (content,) = read_document(engine, resource.uri).contents
         assert "walrus" in content.text
 
 

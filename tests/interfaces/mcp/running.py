@@ -25,14 +25,9 @@ def environment(signs, **more):
     return shared | {"TEST_SIGNS": str(signs)} | more
 
 
-def of_store(home, transport):
-    """The arguments of a server on a real store."""
-    return [str(HERE / "serving.py"), str(home), transport]
-
-
-def of_stubs(kind):
-    """The arguments of a server of the stub tools."""
-    return [str(HERE / "stub_serving.py"), kind]
+def serving(store, transport):
+    """The arguments of a server on the store of a home, or of stubs (``stub``)."""
+    return [str(HERE / "serving.py"), str(store), transport]
 
 
 def stdio_server(arguments, signs):

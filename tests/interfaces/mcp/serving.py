@@ -1,7 +1,7 @@
-"""Run by the tests as a process: ``serving.py HOME stdio|http``, on a small real store.
+"""Run by the tests as a process: ``serving.py HOME|stub|fail stdio|http``.
 
-A query with HOLD tells that it began and waits for the sign ``go``; one with NOISE prints in every
-way a library may; one with BUG fails as a defect would.
+On the store of a home a query with HOLD tells that it began and waits for the sign ``go``. The
+stub's calls are held for good.
 """
 
 import os
@@ -9,38 +9,54 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from catalog.core.errors import ConfigError
 from catalog.core.settings.sections import ServeSettings
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
+from catalog.interfaces.mcp import catalog_server, serve_http, serve_stdio
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from fakes import open_library
 from interfaces.mcp.signs import give, wait_for
-from interfaces.mcp.stubs import make_noise
+from interfaces.mcp.stubs import StubEngine
 
 
-class Odd(LocalEngine):
+class Held(LocalEngine):
     """See above."""
 
-    def ask(self, operation, arguments):
-        query = str(arguments.get("query"))
-        if "HOLD" in query:
+    def ask(self, verb, arguments):
+        if "HOLD" in str(arguments.get("query")):
             began, go = (Path(os.environ["TEST_SIGNS"]) / name for name in ("began", "go"))
             give(began)
             wait_for(go)
-        if "NOISE" in query:
-            make_noise()
-        if "BUG" in query:
-            raise ValueError(query)
-        return super().ask(operation, arguments)
+        return super().ask(verb, arguments)
+
+
+class Telling(StubEngine):
+    """Tells when a call is held; closing it must not be tried while one is."""
+
+    def hold(self):
+        print("began", file=sys.stderr, flush=True)
+        give(Path(os.environ["TEST_SIGNS"]) / "began")
+        super().hold()
+
+    def close(self):
+        print("closed", file=sys.stderr, flush=True)
+
+
+def fail(engine):
+    raise ConfigError("this store is not yours")
 
 
 def main():
-    engine = Odd(open_library(Path(sys.argv[1])))
-    make = partial(catalog_server, workers=Workers(8, 30))
-    if sys.argv[2] == "stdio":
-        serve_stdio(engine, make)
-    serve_http(make(engine), engine, Address("127.0.0.1", 0), ServeSettings())
+    store, transport = sys.argv[1:]
+    workers = Workers(8, 30)
+    make = fail if store == "fail" else partial(catalog_server, workers=workers)
+    stub = store in ("stub", "fail")
+    engine = Telling() if stub else Held(open_library(Path(store)))
+    if transport == "stdio":
+        serve_stdio(engine, make, workers)
+    address = Address("127.0.0.1", int(os.environ.get("TEST_PORT", "0")))
+    serve_http(make(engine), engine, address, ServeSettings(token=os.environ.get("TEST_TOKEN")))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp.shared.exceptions import MCPError
 
-from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
-from catalog.interfaces.server.mcp.protocol import document_uri, parse_document_uri
+from catalog.interfaces.mcp import document_uri
+from catalog.interfaces.tools import ASK, LISTED_TOOLS, TOOLS
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
 from interfaces.mcp.signs import give, wait_for
 
-NOTES = sorted([*ODD_PATHS, "keys.md", "hostile.md"])
 GOOD = {
     "search_chunks": {"query": "How often are keys rotated?", "dataset": "notes"},
     "query_catalog": {"query": "keys", "dataset": "notes"},
@@ -24,38 +23,36 @@ GOOD = {
     "multi_get": {"patterns": "keys.md", "dataset": "notes"},
     "status": {},
 }
-NEEDED = dict.fromkeys(("search_chunks", "search", "vsearch", "query"), "query")
-NEEDED |= {"get": "reference", "multi_get": "patterns"}
-ODD = {name: {needed: {"a": 1}} for name, needed in NEEDED.items()}
-ODD |= {"query_catalog": {"limit": "many"}}
+BAD = [
+    ("search_chunks", {}, "the argument query is missing"),
+    ("get", {}, "the argument reference is missing"),
+    ("get", {"reference": {"a": 1}}, "reference must be a valid string"),
+    ("query_catalog", {"limit": "many"}, "limit"),
+    *(
+        (name, {**given, "tpo_k": 3}, "there is no argument 'tpo_k'")
+        for name, given in GOOD.items()
+    ),
+]
 
 
 def written(value):
     return json.dumps(value, ensure_ascii=False)
 
 
-def check(name, answer):
-    """The data, which fits the tool's schema and is told in the text's words too."""
-    Draft202012Validator(AGENT_TOOLS[name].output_schema()).validate(answer.structured_content)
+def data(answer):
+    """The data of an answer, which is told in words too."""
     assert [one.type for one in answer.content] == ["text"]
     assert answer.is_error == (answer.structured_content["status"] == "error")
     return answer.structured_content
 
 
-def test_every_tool_is_listed_with_valid_schemas_and_as_read_only(session):
+def test_every_tool_is_listed_as_read_only_with_a_valid_schema_and_few_words(session):
     tools = session.do("list_tools").tools
     assert [one.name for one in tools] == list(LISTED_TOOLS)
-    assert set(GOOD) == set(AGENT_TOOLS)
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
-        Draft202012Validator.check_schema(tool.output_schema)
-        assert tool.input_schema["additionalProperties"] is False
-        assert tool.description
-        assert tool.annotations.read_only_hint is True
-
-
-def test_what_a_model_reads_of_the_tools_and_what_goes_over_the_wire_stays_small(session):
-    tools = session.do("list_tools").tools
+        hints = tool.annotations
+        assert (hints.read_only_hint, hints.destructive_hint) == (True, False)
     sent = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     read = [tool["name"] + tool["description"] + written(tool["inputSchema"]) for tool in sent]
     instructions = session.client.instructions
@@ -71,36 +68,26 @@ def test_the_server_tells_how_to_use_it_and_what_it_holds(session):
     assert session.client.server_info.name == "catalog"
 
 
+def test_every_tool_has_a_good_call():
+    assert GOOD.keys() == TOOLS.keys() - {ASK.name}
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_call_is_answered_in_words_and_as_data(session, name):
     answer = session.call(name, **GOOD[name])
-    assert check(name, answer)["status"] == "ok", answer.content[0].text
+    assert data(answer)["status"] == "ok", answer.content[0].text
     assert ("keys.md" if name != "status" else "notes") in answer.content[0].text
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_a_missing_argument_is_named(session, name):
-    message = check(name, session.call(name))["message"]
-    assert f"the argument {NEEDED[name]} is missing" in message
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_an_unknown_argument_is_named(session, name):
-    message = check(name, session.call(name, **GOOD[name], tpo_k=3))["message"]
-    assert "there is no argument 'tpo_k'" in message
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_an_argument_of_the_wrong_type_is_named(session, name):
-    message = check(name, session.call(name, **ODD[name]))["message"]
-    assert next(iter(ODD[name])) in message
+@pytest.mark.parametrize(("name", "given", "message"), BAD)
+def test_a_wrong_argument_is_named(session, name, given, message):
+    assert message in data(session.call(name, **given))["message"]
 
 
 def test_a_limit_out_of_range_is_clamped_with_a_note(session):
-    answer = session.call("search_chunks", query="marigolds", dataset="many", top_k=500)
-    data = check("search_chunks", answer)
-    assert len(data["results"]) == 50
-    assert any("top_k 500" in note for note in data["notes"])
+    found = data(session.call("search_chunks", query="marigolds", dataset="many", top_k=500))
+    assert len(found["results"]) == 50
+    assert any("top_k 500" in note for note in found["notes"])
 
 
 def test_an_unknown_tool_is_an_error_of_the_protocol(session):
@@ -111,8 +98,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(session):
 
 def test_twenty_calls_at_once_get_each_its_own_answer(session):
     futures = [session.later("get", reference=f"many:{number:03}.txt") for number in range(20)]
-    answers = [check("get", future.result(timeout=30)) for future in futures]
-    texts = [answer["document"]["text"] for answer in answers]
+    texts = [data(future.result(timeout=30))["text"] for future in futures]
     assert texts == [f"Note number {number} is about marigolds.\n" for number in range(20)]
 
 
@@ -124,18 +110,7 @@ def test_a_cancelled_call_leaves_the_session_usable(session):
         held.result(timeout=30)
     answer = session.call("search", query="keys", dataset="notes")
     give(session.signs / "go")
-    assert check("search", answer)["status"] == "ok"
-
-
-def test_prints_do_not_disturb_the_session(session):
-    answer = session.call("search_chunks", query="NOISE keys", dataset="notes")
-    assert check("search_chunks", answer)["status"] == "ok"
-    assert check("status", session.call("status"))["status"] == "ok"
-
-
-def test_a_defect_is_told_by_its_name_only(session):
-    answer = session.call("search_chunks", query="BUG keys", dataset="notes")
-    assert check("search_chunks", answer)["message"] == "internal error (ValueError)"
+    assert data(answer)["status"] == "ok"
 
 
 def test_a_document_cannot_close_the_marker_it_stands_in(session):
@@ -159,18 +134,15 @@ def test_every_document_is_listed_once_and_can_be_read(session):
     found, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         page = session.do("list_resources", cursor=cursor)
-        found += page.resources
+        found += [one.uri for one in page.resources]
         cursor, pages = page.next_cursor, pages + 1
     assert pages == 2
-    names = [parse_document_uri(one.uri) for one in found]
-    assert names[:120] == [("many", f"{number:03}.txt") for number in range(120)]
-    assert sorted(path for _, path in names[120:]) == NOTES
+    many = [("many", f"{number:03}.txt") for number in range(120)]
+    names = [*many, *(("notes", path) for path in (*ODD_PATHS, "keys.md", "hostile.md"))]
+    assert sorted(found) == sorted(document_uri(*name) for name in names)
     for path in ODD_PATHS:
         (content,) = session.do("read_resource", document_uri("notes", path)).contents
         assert content.text.startswith(f"# Title of {path}\n")
-
-
-def test_the_template_of_documents_is_listed(session):
     (template,) = session.do("list_resource_templates").resource_templates
     assert template.uri_template == "catalog://{dataset}/{+path}"
 

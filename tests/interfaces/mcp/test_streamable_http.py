@@ -13,14 +13,13 @@ from starlette.testclient import TestClient
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings.sections import ServeSettings
-from catalog.interfaces.server.mcp import transports as http_module
-from catalog.interfaces.server.mcp.protocol import build_server
-from catalog.interfaces.server.mcp.transports import serve_http, streamable_http_app
+from catalog.interfaces import mcp as mcp_module
+from catalog.interfaces.mcp import catalog_server, serve_http, streamable_http_app
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
-from interfaces.mcp.running import bearing, http_server, of_stubs, talk
+from interfaces.mcp.running import bearing, http_server, serving, talk
 from interfaces.mcp.signs import wait_for
-from interfaces.mcp.stubs import TOOLS, StubEngine
+from interfaces.mcp.stubs import StubEngine
 
 TOKEN = "a secret of sixteen"
 HERE = Address("127.0.0.1", 8181)
@@ -39,8 +38,7 @@ INITIALIZE = {
 
 
 def server():
-    workers = Workers(8, 30)
-    return build_server(StubEngine(), tools=TOOLS, instructions="how", workers=workers)
+    return catalog_server(StubEngine(), Workers(8, 30))
 
 
 @pytest.fixture
@@ -84,19 +82,12 @@ def test_a_body_that_is_too_large_is_refused_told_or_not(client):
     assert client.post("/mcp", content=pieces, headers=BEARER).status_code == 413
 
 
-def test_health_is_told_to_whoever_asks_here(client):
-    answer = client.get("/health")
-    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
-    assert client.get("/health", headers={"Host": "evil.example"}).status_code == 421
-    assert client.post("/health").status_code == 405
-
-
 def test_there_is_nothing_else(client):
     assert client.get("/", headers=BEARER).status_code == 404
 
 
 def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
-    monkeypatch.setattr(http_module, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(mcp_module, "MAX_SESSIONS", 2)
     app = streamable_http_app(server(), HERE, ServeSettings())
     with TestClient(app, base_url="http://127.0.0.1", headers=ACCEPT) as client:
         first, second = (client.post("/mcp", json=INITIALIZE) for _ in range(2))
@@ -108,7 +99,7 @@ def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
 
 
 def test_an_unused_session_is_dropped(monkeypatch, caplog):
-    monkeypatch.setattr(http_module, "SESSION_IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(mcp_module, "SESSION_IDLE_SECONDS", 0.5)
     dropped = threading.Event()
 
     def notice(record):
@@ -143,7 +134,7 @@ def test_a_port_that_is_taken_is_reported_with_what_to_do():
 def url(tmp_path_factory):
     """The URL of a server process that demands a token, and the folder of its signs."""
     signs = tmp_path_factory.mktemp("signs")
-    with http_server(of_stubs("http"), signs, TEST_TOKEN=TOKEN) as (_, found):
+    with http_server(serving("stub", "http"), signs, TEST_TOKEN=TOKEN) as (_, found):
         yield found, signs
 
 
@@ -159,11 +150,11 @@ def test_who_left_in_the_middle_of_a_call_may_come_again(url, mode):
     for sign in signs.iterdir():
         sign.unlink()
     with talk(bearing(address, TOKEN), mode) as session:
-        left = session.later("echo", word="hold")
+        left = session.later("get", reference="hold")
         wait_for(signs / "began")
     assert left.done()
     with talk(bearing(address, TOKEN), mode) as session:
-        assert session.call("echo", word="a").structured_content["echo"] == "a"
+        assert session.call("get", reference="a").structured_content["path"] == "a"
 
 
 def test_a_connection_that_breaks_in_the_middle_of_a_call_affects_no_other_call(url):
@@ -175,13 +166,13 @@ def test_a_connection_that_breaks_in_the_middle_of_a_call_affects_no_other_call(
     opening = connection.getresponse()
     opening.read()
     session = {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
-    call = {"name": "echo", "arguments": {"word": "hold"}}
+    call = {"name": "get", "arguments": {"reference": "hold"}}
     body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
     connection.request("POST", "/mcp", json.dumps(body), ACCEPT | BEARER | session)
     wait_for(signs / "began")
     connection.close()
     with talk(bearing(address, TOKEN)) as other:
-        assert other.call("echo", word="a").is_error is False
+        assert other.call("get", reference="a").is_error is False
     ping = json.dumps({"jsonrpc": "2.0", "id": 3, "method": "ping"})
     connection.request("POST", "/mcp", ping, ACCEPT | BEARER | session)
     assert connection.getresponse().status == 200
@@ -192,43 +183,18 @@ def test_a_server_ends_while_a_call_runs_and_the_next_one_tells_its_sessions(tmp
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     with (
-        http_server(of_stubs("http"), tmp_path, TEST_PORT=port) as (process, address),
+        http_server(serving("stub", "http"), tmp_path, TEST_PORT=port) as (process, address),
         talk(address, "legacy") as session,
     ):
-        left = session.later("echo", word="hold")
+        left = session.later("get", reference="hold")
         wait_for(tmp_path / "began")
         process.terminate()
         assert process.wait(timeout=10) == 0
         with pytest.raises(MCPError):
             left.result(timeout=10)
-        with http_server(of_stubs("http"), tmp_path, TEST_PORT=port) as (_, again):
+        with http_server(serving("stub", "http"), tmp_path, TEST_PORT=port) as (_, again):
             assert again == address
             with pytest.raises(MCPError):
-                session.call("echo", word="a")
+                session.call("get", reference="a")
             with talk(again, "legacy") as other:
-                assert other.call("echo", word="a").is_error is False
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"id": None, "method": "tools/list"},
-        {"id": None, "method": "ping"},
-        {"method": "tools/list"},
-        {"id": 1.5, "method": "tools/list"},
-        {"id": [1], "method": "tools/call", "params": {"name": "search"}},
-        {"id": True, "method": "initialize"},
-    ],
-)
-def test_a_request_without_an_id_gets_an_error_not_silence(client, message):
-    session = {"Mcp-Session-Id": opened(client).headers["mcp-session-id"]}
-    answer = client.post("/mcp", json={"jsonrpc": "2.0", **message}, headers=BEARER | session)
-    assert answer.status_code == 400
-    told = answer.json()
-    assert (told["jsonrpc"], told["id"], told["error"]["code"]) == ("2.0", None, -32600)
-
-
-def test_a_notification_needs_no_id(client):
-    session = {"Mcp-Session-Id": opened(client).headers["mcp-session-id"]}
-    message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert client.post("/mcp", json=message, headers=BEARER | session).status_code == 202
+                assert other.call("get", reference="a").is_error is False

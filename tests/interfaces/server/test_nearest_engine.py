@@ -7,7 +7,7 @@ import pytest
 from catalog.core.errors import NoStoreError, QueryError
 from catalog.core.settings import Settings
 from catalog.interfaces.home_socket import NearestEngine
-from catalog.interfaces.server.mcp.protocol import DocumentResources, catalog_server
+from catalog.interfaces.mcp import catalog_server, list_documents
 from catalog.interfaces.server.workers import Workers
 from catalog.store import Database
 from interfaces.server.test_home_socket import greets, stranger
@@ -193,7 +193,7 @@ def test_before_the_first_index_there_is_no_store_and_no_command_creates_one(tmp
         engine.warm()
     server = catalog_server(engine, Workers(1, 20))
     assert server.instructions.endswith("There is no dataset yet.")
-    assert DocumentResources(engine).page(None).resources == []
+    assert list_documents(engine, None).resources == []
     assert not (tmp_path / "home").exists()
     Database.at(tmp_path / "home").close()
     assert engine.ask("status", {})["datasets"] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from catalog.interfaces.calls import Engine
-    from catalog.interfaces.server.workers import Workers
 
 
 def serve(
@@ -104,8 +103,8 @@ def mcp(
     import sys
 
     from catalog.interfaces.home_socket import NearestEngine
+    from catalog.interfaces.mcp import catalog_server, serve_http, serve_stdio
     from catalog.interfaces.server.crash_log import quiet_libraries
-    from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
 
@@ -115,7 +114,7 @@ def mcp(
     quiet_libraries()
     workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
 
-    def build_server(engine: Engine) -> Server[Workers]:
+    def build_server(engine: Engine) -> Server[Any]:
         warm_in_background(engine)
         return catalog_server(
             engine, workers, with_answers=settings.answers.tool, roles=settings.serve.roles()
@@ -126,4 +125,4 @@ def mcp(
         serve_http(build_server(engine), engine, address, settings.serve)
     if sys.stdin.isatty():
         note("MCP on standard input: an agent starts this; Ctrl-C ends it\n")
-    serve_stdio(engine, build_server)
+    serve_stdio(engine, build_server, workers)

@@ -22,10 +22,10 @@ from catalog.interfaces.home_socket import (
     listening,
     refuse_second_server,
 )
+from catalog.interfaces.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, READY, ApiState, build_api
 from catalog.interfaces.server.listen import Drain, bind_socket, serve_until_signal
-from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
 from catalog.interfaces.server.request_log import (
     METRICS,
     Readiness,
