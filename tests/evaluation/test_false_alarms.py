@@ -9,7 +9,6 @@ from catalog.core.errors import BlindComparisonError
 from catalog.evaluation.gates import (
     USUAL_GATES,
     count_false_alarms,
-    false_alarm_dict,
     false_alarm_lines,
     parse_gate,
 )
@@ -30,7 +29,7 @@ def ranked(seed):
 
 def alarms(comparison, *texts, **options):
     found = count_false_alarms(comparison, [parse_gate(text) for text in texts], **options)
-    return {one.gate: one.share for one in found}
+    return {one["gate"]: one["share"] for one in found["gates"]}
 
 
 @pytest.mark.slow
@@ -72,7 +71,7 @@ def test_a_search_that_answers_alike_on_both_sides_raises_no_alarm():
 
 def test_a_margin_under_three_queries_of_all_is_shown_by_no_answers_however_alike():
     comparison = compared(QUERIES, ranked(1), ranked(1), repeats=0)
-    told = false_alarm_dict(comparison, count_false_alarms(comparison, repetitions=10))
+    told = count_false_alarms(comparison, repetitions=10)
     assert (told["repetitions"], told["queries"], told["differing"]) == (10, 100, 0)
     # 3 of 101 is .0297
     fired = {one["gate"]: one["fired"] for one in told["gates"]}
@@ -110,8 +109,8 @@ def test_what_cannot_be_decided_is_refused():
 def test_the_lines_say_what_was_dealt_and_how_often_each_gate_fired():
     comparison = compared(QUERIES, ranked(1), ranked(2), repeats=0)
     counted = count_false_alarms(comparison, repetitions=20)
-    lines = list(false_alarm_lines(comparison, counted))
+    lines = list(false_alarm_lines(counted))
     assert "of 20 comparisons in which neither side is better" in lines[1]
     assert lines[2].endswith("queries.")
     assert [line.split("%  ")[1] for line in lines[3:]] == list(USUAL_GATES)
-    json.dumps(false_alarm_dict(comparison, counted))
+    json.dumps(counted)

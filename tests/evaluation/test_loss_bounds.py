@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from catalog.evaluation.gates import bound_losses, parse_gate
+from catalog.evaluation.gates import parse_gate
+from catalog.evaluation.significance import bound_losses
 
 TIMES = 400
 # Of 400 comparisons 5 % are 20; four standard deviations √(400 · .05 · .95) = 4.4 more are 37.

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.core.errors import InputError
 from catalog.evaluation.significance import (
     MIN_QUERIES,
     Interval,
@@ -216,9 +215,8 @@ def test_the_order_of_the_queries_does_not_matter(columns, random):
 
 def test_two_queries_have_three_possible_means():
     # draws from {0, 1}: mean 0 with chance 1/4, .5 with 1/2, 1 with 1/4. The middle 95 % reaches
-    # both ends; the middle 40 %, from quantile .3 to .7, is .5 alone
+    # both ends
     assert bootstrap_interval([0.0, 1.0]) == Interval(0.0, 1.0)
-    assert bootstrap_interval([0.0, 1.0], confidence=0.4) == Interval(0.5, 0.5)
 
 
 def test_one_query_is_its_own_interval():
@@ -240,9 +238,8 @@ def test_many_queries_have_the_normal_interval():
     assert interval.high == pytest.approx(gains.mean() + half, abs=0.06 * half)
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("n", [3, 15, 120])
-def test_the_interval_is_scipys_percentile_interval(n, confidence):
+def test_the_interval_is_scipys_percentile_interval(n):
     from scipy import stats
 
     gains = np.random.default_rng(n).exponential(0.1, n) - 0.05
@@ -250,13 +247,12 @@ def test_the_interval_is_scipys_percentile_interval(n, confidence):
         (gains,),
         np.mean,
         method="percentile",
-        confidence_level=confidence,
         n_resamples=100_000,
         rng=np.random.default_rng(1),
     ).confidence_interval
-    interval = bootstrap_interval(gains, confidence=confidence, resamples=100_000)
-    # the 99.5 % quantile of 100,000 normal means is off by .0155 of their deviation; two differ
-    # by .022, more where the tail is long
+    interval = bootstrap_interval(gains, resamples=100_000)
+    # the 97.5 % quantile of 100,000 normal means is off by .0085 of their deviation; two differ
+    # by .012, more where the tail is long
     slack = 0.1 * gains.std() / math.sqrt(n)
     assert interval.low == pytest.approx(expected.low, abs=slack)
     assert interval.high == pytest.approx(expected.high, abs=slack)
@@ -267,11 +263,6 @@ def test_the_interval_holds_the_mean_and_stays_within_the_differences(gains):
     interval = bootstrap_interval(gains, resamples=500)
     assert min(gains) - 1e-12 <= interval.low <= np.mean(gains) + 1e-12
     assert np.mean(gains) - 1e-12 <= interval.high <= max(gains) + 1e-12
-
-
-def test_more_confidence_is_a_wider_interval():
-    fifty, ninety, most = (bootstrap_interval(DARWIN, confidence=c) for c in (0.5, 0.9, 0.99))
-    assert most.low < ninety.low < fifty.low < fifty.high < ninety.high < most.high
 
 
 def test_equal_seeds_give_equal_answers():
@@ -342,17 +333,6 @@ def test_a_p_below_every_float_is_still_not_zero():
     assert mcnemar_exact(*outcomes(gained=3000, lost=0)).p == math.ulp(0.0)
 
 
-def test_successes_may_be_zeros_and_ones_or_arrays():
-    assert mcnemar_exact([0, 1, 0], [1, 1, 1]) == McNemar(2, 0, 0.5)
-    assert mcnemar_exact(np.array([False, True]), np.array([True, True])) == McNemar(1, 0, 1.0)
-
-
-@pytest.mark.parametrize("value", [0.5, 2, -1])
-def test_a_graded_score_is_no_success(value):
-    with pytest.raises(InputError, match="success"):
-        mcnemar_exact([1, 0], [1, value])
-
-
 # Holm
 
 
@@ -404,29 +384,11 @@ def test_adjusted_p_values_reject_what_holms_steps_reject(p_values, alpha):
     assert {name for name, p in holm(p_values).items() if p <= alpha} == rejected
 
 
-@pytest.mark.parametrize("p", [math.nan, -0.01, 1.01, math.inf])
-def test_an_invalid_probability_is_refused_by_name(p):
-    with pytest.raises(InputError, match="mrr"):
-        holm({"ndcg": 0.5, "mrr": p})
-
-
-def test_no_p_values_cannot_be_adjusted():
-    with pytest.raises(InputError):
-        holm({})
-
-
 # wins, ties and losses
 
 
 def test_wins_are_the_candidates():
     assert win_tie_loss([0.1, 0.5, 0.5, 0.9], [0.4, 0.5, 0.6, 0.2]) == WinTieLoss(2, 1, 1)
-
-
-def test_a_difference_as_large_as_the_tolerance_is_a_tie():
-    # differences .25, -.25, .5
-    assert win_tie_loss([0, 0.25, 0], [0.25, 0, 0.5], tolerance=0.25) == WinTieLoss(1, 2, 0)
-    assert win_tie_loss([0, 0.25, 0], [0.25, 0, 0.5]) == WinTieLoss(2, 0, 1)
-    assert win_tie_loss([0.3], [0.1 + 0.2], tolerance=0) == WinTieLoss(1, 0, 0)
     assert win_tie_loss([0.3], [0.1 + 0.2]) == WinTieLoss(0, 1, 0)
 
 
@@ -449,82 +411,10 @@ def test_a_judgement_holds_every_number():
     assert verdict.wins_ties_losses == WinTieLoss(3, 1, 0)
 
 
-def test_a_judgements_options_reach_its_parts():
-    before, after = noisy_pair(40, gain=0.03)
-    verdict = paired_test(before, after, confidence=0.8, resamples=500, tolerance=0.1, seed=5)
-    assert verdict.p == paired_randomisation(before, after, resamples=500, seed=5)
-    assert verdict.interval == bootstrap_interval(
-        after - before, confidence=0.8, resamples=500, seed=5
-    )
-    assert verdict.wins_ties_losses == win_tie_loss(before, after, tolerance=0.1)
-
-
 def test_a_judgement_on_fewer_than_25_queries_says_so():
     assert MIN_QUERIES == 25
     assert not paired_test([0.0] * 24, [1.0] * 24).enough
     assert paired_test([0.0] * 25, [1.0] * 25).enough
-
-
-# what is refused
-
-COMPARISONS = [paired_randomisation, mcnemar_exact, win_tie_loss, paired_test]
-
-
-@pytest.mark.parametrize("compare", COMPARISONS)
-def test_columns_of_different_lengths_are_refused_with_both(compare):
-    with pytest.raises(InputError, match="candidate"):
-        compare([1, 0, 1], [1, 0])
-    with pytest.raises(InputError, match="candidate"):
-        compare([1], [1, 0, 1])
-
-
-@pytest.mark.parametrize("compare", COMPARISONS)
-def test_nothing_cannot_be_compared(compare):
-    with pytest.raises(InputError, match="at least one"):
-        compare([], [])
-
-
-@pytest.mark.parametrize("compare", COMPARISONS)
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308])
-def test_numbers_that_cannot_be_averaged_are_refused_by_column(compare, value):
-    with pytest.raises(InputError, match="baseline contains"):
-        compare([0, 1, value], [1, 0, 1])
-    with pytest.raises(InputError, match="candidate contains"):
-        compare([0, 1, 1], [1, value, 1])
-
-
-@pytest.mark.parametrize("compare", COMPARISONS)
-def test_a_table_or_a_single_number_is_no_column(compare):
-    with pytest.raises(InputError, match="flat"):
-        compare([[0, 1]], [[1, 0]])
-    with pytest.raises(InputError, match="flat"):
-        compare(0, 1)
-
-
-@pytest.mark.parametrize("differences", [[], [1.0, math.nan], [math.inf, 1.0], [[1.0, 2.0]]])
-def test_differences_without_a_mean_have_no_interval(differences):
-    with pytest.raises(InputError, match="differences"):
-        bootstrap_interval(differences)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95, -0.5, math.nan])
-def test_a_confidence_is_a_fraction(confidence):
-    with pytest.raises(InputError, match="confidence"):
-        bootstrap_interval([1.0, 2.0], confidence=confidence)
-
-
-@pytest.mark.parametrize("options", [{"resamples": 0}, {"resamples": -1}, {"seed": -1}])
-def test_resamples_and_seed_have_a_smallest_value(options):
-    with pytest.raises(InputError, match="resamples"):
-        paired_randomisation([0.0], [1.0], **options)
-    with pytest.raises(InputError, match="resamples"):
-        bootstrap_interval([1.0], **options)
-
-
-@pytest.mark.parametrize("tolerance", [-0.1, math.inf, math.nan])
-def test_a_tolerance_is_a_number_from_zero_up(tolerance):
-    with pytest.raises(InputError, match="tolerance"):
-        win_tie_loss([0.0], [1.0], tolerance=tolerance)
 
 
 @settings(max_examples=30)

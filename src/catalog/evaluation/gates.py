@@ -1,7 +1,7 @@
 """Conditions that fail a comparison, for use in CI: ``ndcg@10 worse``, ``p95_ms > 50``.
 
 A quality metric is decided on bounds of its mean paired difference, because the measured difference
-is mostly noise; see :func:`bound_losses`.
+is mostly noise; see :func:`~catalog.evaluation.significance.bound_losses`.
 
 ==============================  ===================================================================
 ``ndcg@10 worse``               a loss is shown (one-sided test)
@@ -29,89 +29,7 @@ from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.metrics import PRIMARY, QUALITY, find_metric, timing
 from catalog.evaluation.runs import QueryOutcome
-from catalog.evaluation.significance import MIN_QUERIES
-
-Floats = npt.NDArray[np.float64]
-
-LEVEL = 0.05
-"""How often each bound, and the test of a loss, may be wrong: in one of twenty cases."""
-
-_CELLS = 1 << 20  # numbers drawn at a time: 8 MB
-_SUM_ROUNDING = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class LossBounds:
-    """Bounds of the mean difference, and p of a loss; one entry for each comparison.
-
-    ``low`` and ``high`` are the ends of the 90 % percentile bootstrap interval, so the truth is
-    beyond each in about 5 % of cases. ``safe_low`` and ``safe_high`` are the same with one
-    additional query that is completely lost, or gained. They are for the claim that a loss is *not*
-    larger than some amount, which queries that nobody asked could refute. ``p`` is the probability
-    of a sum this low if a coin assigned each query's two scores to the two sides.
-    """
-
-    low: Floats
-    high: Floats
-    safe_low: Floats
-    safe_high: Floats
-    p: Floats
-
-
-def bound_losses(differences: Floats, *, resamples: int = 10_000, seed: int = 0) -> LossBounds:
-    """Compute the bounds for each row; memory grows with rows and ``resamples``, not queries.
-
-    ``differences`` has a row for each comparison and a column for each query: candidate minus
-    baseline, of a score from 0 to 1. Equal arguments and seeds give equal bounds.
-
-    The plain interval is from Efron and Tibshirani (1993, An Introduction to the Bootstrap, §13.3),
-    the test is one-sided randomisation (Smucker, Allan and Carterette 2007). One additional query
-    at the worst value gives the exact bound of a share (Clopper and Pearson 1934) and Gaffke's
-    bound of a mean (2005): if none of n queries is lost, the bound is not 0 but about 3/n, the rule
-    of three (Hanley and Lippman-Hand 1983).
-    """
-    rows, n = differences.shape
-    generator = np.random.default_rng(seed)
-    means = np.empty((rows, resamples))
-    worst, best = np.empty((rows, resamples)), np.empty((rows, resamples))
-    for drawn in _batches(resamples, n):
-        size = drawn.stop - drawn.start
-        means[:, drawn] = differences @ _draw_counts(generator, size, n).T / n
-        counts = _draw_counts(generator, size, n + 1)
-        sums, extra = differences @ counts[:, :n].T, counts[:, n]
-        worst[:, drawn], best[:, drawn] = (sums - extra) / (n + 1), (sums + extra) / (n + 1)
-    low, high = np.quantile(means, [LEVEL, 1 - LEVEL], axis=1)
-    return LossBounds(
-        low=low,
-        high=high,
-        safe_low=np.quantile(worst, LEVEL, axis=1),
-        safe_high=np.quantile(best, 1 - LEVEL, axis=1),
-        p=_chance_of_loss(differences, resamples, generator),
-    )
-
-
-def _chance_of_loss(differences: Floats, drawn: int, generator: np.random.Generator) -> Floats:
-    """Return (1 + number of sums as low) / (1 + drawn) over random signs, for each row."""
-    limits = differences.sum(axis=1) + _SUM_ROUNDING * np.abs(differences).sum(axis=1)
-    as_low = np.zeros(len(differences))
-    for part in _batches(drawn, differences.shape[1]):
-        shape = (part.stop - part.start, differences.shape[1])
-        signs = 2.0 * generator.integers(0, 2, size=shape, dtype=np.int8) - 1.0
-        as_low += (differences @ signs.T <= limits[:, None]).sum(axis=1)
-    return np.asarray((1 + as_low) / (1 + drawn))
-
-
-def _draw_counts(generator: np.random.Generator, rows: int, n: int) -> Floats:
-    """Return how often each of n items is drawn in n draws with replacement: (rows, n)."""
-    drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
-    return np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
-
-
-def _batches(resamples: int, columns: int) -> Iterator[slice]:
-    rows = max(1, _CELLS // (columns + 1))
-    for start in range(0, resamples, rows):
-        yield slice(start, min(start + rows, resamples))
-
+from catalog.evaluation.significance import LEVEL, MIN_QUERIES, TIE, LossBounds, bound_losses
 
 Form = Literal["worse", "not as good", "not equivalent", "as measured"]
 
@@ -331,27 +249,13 @@ _RESAMPLES = 2_000  # of each repetition; a decided gate draws 10,000
 _ROWS = 50  # repetitions at a time
 
 
-@dataclass(frozen=True, slots=True)
-class FalseAlarms:
-    """The number ``fired`` of ``repetitions`` A/A comparisons in which a gate failed."""
-
-    gate: str
-    fired: int
-    repetitions: int
-
-    @property
-    def share(self) -> float:
-        """Return the estimated probability of a false alarm."""
-        return self.fired / self.repetitions
-
-
 def count_false_alarms(
     comparison: PipelineComparison,
     gates: Sequence[Gate] = (),
     *,
     repetitions: int = REPETITIONS,
     seed: int = 0,
-) -> list[FalseAlarms]:
+) -> dict[str, Any]:
     """Count how often each gate fires although neither side is better; by default the usual gates.
 
     Each repetition draws as many queries as there are, with replacement, and a coin assigns the two
@@ -359,46 +263,39 @@ def count_false_alarms(
     equal probability, so a gate that fires is a false alarm. This estimates the probability of a
     false alarm for a change that alters as many queries, and as much, as these two runs differ,
     without being better or worse on the whole. With the same search on both sides only its own
-    randomness is left.
+    randomness is left. ``differing`` counts queries whose deciding metric differs.
 
     Raises like :meth:`Gate.decide`. Takes seconds; equal arguments give equal counts.
     """
-    chosen = gates or [parse_gate(text) for text in USUAL_GATES]
-    return [
-        FalseAlarms(gate.text, _count_fired(comparison, gate, repetitions, seed), repetitions)
-        for gate in chosen
-    ]
+    differences = comparison.differences(PRIMARY)
+    counts = {
+        gate.text: _count_fired(comparison, gate, repetitions, seed)
+        for gate in gates or map(parse_gate, USUAL_GATES)
+    }
+    return {
+        "repetitions": repetitions,
+        "queries": differences.size,
+        "differing": int((abs(differences) > TIE).sum()),
+        "gates": [
+            {"gate": text, "fired": fired, "share": fired / repetitions}
+            for text, fired in counts.items()
+        ],
+    }
 
 
-def false_alarm_lines(
-    comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
-) -> Iterator[str]:
+def false_alarm_lines(counted: Mapping[str, Any]) -> Iterator[str]:
     """Yield how often each gate fires falsely, and the number of comparisons for the estimate."""
-    told = false_alarm_dict(comparison, alarms)
     yield ""
     yield (
-        f"A/A: how often each gate fires for nothing, of {told['repetitions']:,} comparisons in "
+        f"A/A: how often each gate fires for nothing, of {counted['repetitions']:,} comparisons in "
         "which neither side is better."
     )
     yield (
         f"Each deals the two answers of a query by a coin; {PRIMARY} differs on "
-        f"{told['differing']} of {told['queries']} queries."
+        f"{counted['differing']} of {counted['queries']} queries."
     )
-    for alarm in alarms:
-        yield f"  {alarm.share:6.1%}  {alarm.gate}"
-
-
-def false_alarm_dict(
-    comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
-) -> dict[str, Any]:
-    """Return the same as data; ``differing`` counts queries whose deciding metric differs."""
-    differences = comparison.differences(PRIMARY)
-    return {
-        "repetitions": alarms[0].repetitions,
-        "queries": differences.size,
-        "differing": int((abs(differences) > 1e-9).sum()),
-        "gates": [{"gate": one.gate, "fired": one.fired, "share": one.share} for one in alarms],
-    }
+    for alarm in counted["gates"]:
+        yield f"  {alarm['share']:6.1%}  {alarm['gate']}"
 
 
 def _count_fired(comparison: PipelineComparison, gate: Gate, repetitions: int, seed: int) -> int:

@@ -17,7 +17,6 @@ from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.metrics import PRIMARY, RunScores, Timing
 from catalog.evaluation.report_charts import (
-    TIE,
     Axis,
     delta_chart,
     delta_side,
@@ -45,7 +44,7 @@ from catalog.evaluation.report_text import (
     shorten,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
-from catalog.evaluation.significance import MIN_QUERIES, PairedTest
+from catalog.evaluation.significance import MIN_QUERIES, TIE, PairedTest
 
 OUTCOME_MARKS = {"better": "▲", "worse": "▼", "no difference": "≈", "too few to tell": "…"}
 _MEANINGS = {

@@ -18,9 +18,8 @@ from catalog.evaluation.report_text import (
     format_score,
     shorten,
 )
-from catalog.evaluation.significance import PairedTest
+from catalog.evaluation.significance import TIE, PairedTest
 
-TIE = 1e-9  # differences up to this are ties, as in the significance tests
 _BINS = 48
 _MIN_MS = 0.01
 _MAX_TICKS = 5

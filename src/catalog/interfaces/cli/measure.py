@@ -195,7 +195,6 @@ def compare(
     from catalog.evaluation.comparison import compare_runs, require_known_names
     from catalog.evaluation.gates import (
         count_false_alarms,
-        false_alarm_dict,
         false_alarm_lines,
         gate_dict,
         gate_lines,
@@ -231,14 +230,14 @@ def compare(
     if not json:
         say(*comparison_lines(comparison))
     results = [gate.decide(comparison) for gate in gates]
-    alarms = count_false_alarms(comparison, gates) if aa else []
+    alarms = count_false_alarms(comparison, gates) if aa else None
     failed_gates = [result.gate.text for result in results if result.failed]
     if json:
         told = {"gates": [gate_dict(one) for one in results], "failed_gates": failed_gates}
-        told |= {"aa": false_alarm_dict(comparison, alarms)} if aa else {}
+        told |= {} if alarms is None else {"aa": alarms}
         print_json(comparison_dict(comparison) | told)
     else:
-        say(*gate_lines(results), *(false_alarm_lines(comparison, alarms) if aa else ()))
+        say(*gate_lines(results), *(() if alarms is None else false_alarm_lines(alarms)))
     if report is not None:
         write_report(comparison, report, created=datetime.now(UTC), gates=results)
         if not json:
