@@ -34,13 +34,18 @@ from pathlib import Path
 import numpy as np
 
 from catalog.core.settings import load_settings
-from catalog.evaluation.calibration import LabelledCandidate, fit_calibration
 from catalog.evaluation.golden_files import CORPUS, read_beir
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.retrieval.query_words import looks_like_name
-from catalog.retrieval.relevance import LIKELY, Calibration, Features, extract_features
+from catalog.retrieval.relevance import (
+    FEATURES,
+    LIKELY,
+    Calibration,
+    Features,
+    extract_features,
+)
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
@@ -64,13 +69,21 @@ Labelled = tuple[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
+class LabelledPassage:
+    """The grade of one passage's document, and the variables of its relevance."""
+
+    grade: int
+    features: Features
+
+
+@dataclass(frozen=True)
 class Asked:
     """One query: where it was asked, its kind, its text, and its first passages with labels."""
 
     collection: str
     kind: str
     text: str
-    passages: list[LabelledCandidate]
+    passages: list[LabelledPassage]
 
     @property
     def family(self) -> str:
@@ -88,7 +101,7 @@ def main() -> None:
         print(f"\n# {'hybrid, with cosines' if has_cosines else 'by words alone'}")
         judged = _judge(asked, has_cosines=has_cosines)
         _print_kinds(asked, judged)
-        made = fit_calibration([_queries(asked)], has_cosines=has_cosines, about=_about(asked))
+        made = fit_calibration(_queries(asked), has_cosines=has_cosines, about=_about(asked))
         answers = _judge_answers(asked, has_cosines=has_cosines)
         fits = asdict(made) | {
             f"answer_{name}": getattr(answers, name) for name in ("constant", "cosine", "words")
@@ -96,6 +109,35 @@ def main() -> None:
         print({name: round(v, 4) for name, v in fits.items() if isinstance(v, float)})
         if has_cosines and options.svg:
             options.svg.write_text(_draw(asked, judged), encoding="utf-8")
+
+
+def fit_calibration(
+    queries: Sequence[Sequence[LabelledPassage]], *, has_cosines: bool = True, about: str = ""
+) -> Calibration:
+    """Fit the calibration that makes the labels most likely: a logistic regression.
+
+    Every query has the same weight. Newton's method with a ridge of 10⁻³, which matters only if
+    labels are separable.
+    """
+    rows = [(passage, 1 / len(query)) for query in queries for passage in query]
+    labels = np.array([float(passage.grade > 0) for passage, _ in rows])
+    weights = np.array([share for _, share in rows])
+    weights *= len(rows) / weights.sum()
+    names = FEATURES if has_cosines else FEATURES[1:]
+    values = np.array(
+        [[*(getattr(passage.features, name) for name in names), 1.0] for passage, _ in rows]
+    )
+    solution, ridge = np.zeros(len(names) + 1), 1e-3 * np.eye(len(names) + 1)
+    for _ in range(50):
+        estimates = 1 / (1 + np.exp(-np.clip(values @ solution, -40, 40)))
+        gradient = values.T @ (weights * (labels - estimates)) - ridge @ solution
+        curvature = (values * (weights * estimates * (1 - estimates))[:, None]).T @ values + ridge
+        step = np.linalg.solve(curvature, gradient)
+        solution += step
+        if np.abs(step).max() < 1e-8:
+            break
+    slopes = dict(zip(names, map(float, solution), strict=False))
+    return Calibration(float(solution[-1]), about=about, **slopes)
 
 
 def _ask_all(
@@ -122,7 +164,7 @@ def _ask_all(
             nodes = service.retrieve(text, dataset=name, top_k=DEPTH, rerank=False, expand=False)
             passages = [node.passage for node in nodes if isinstance(node, ScoredPassage)]
             found = [
-                LabelledCandidate(one.chunk.path, grades.get(one.chunk.path, 0), one.score, seen)
+                LabelledPassage(grades.get(one.chunk.path, 0), seen)
                 for one, seen in zip(passages, extract_features(passages, text), strict=True)
                 if one.chunk.path != text
             ]
@@ -208,11 +250,11 @@ def _some(queries: list[Labelled], chance: random.Random, most: int = MOST) -> l
     return chance.sample(queries, min(most, len(queries)))
 
 
-def _queries(asked: Sequence[Asked]) -> list[list[LabelledCandidate]]:
+def _queries(asked: Sequence[Asked]) -> list[list[LabelledPassage]]:
     return [one.passages for one in asked if one.passages]
 
 
-def _answers(asked: Sequence[Asked]) -> list[list[LabelledCandidate]]:
+def _answers(asked: Sequence[Asked]) -> list[list[LabelledPassage]]:
     """Return what confidence is fitted on: for each question, its best cosine and words."""
     rows = []
     for one in asked:
@@ -223,7 +265,7 @@ def _answers(asked: Sequence[Asked]) -> list[list[LabelledCandidate]]:
             best = Features(
                 cosine=max(each.cosine for each in seen), words=max(each.words for each in seen[:3])
             )
-            rows.append([LabelledCandidate("", grade, 0.0, best)])
+            rows.append([LabelledPassage(grade, best)])
     return rows
 
 
@@ -232,7 +274,7 @@ def _judge(asked: Sequence[Asked], *, has_cosines: bool) -> list[list[float]]:
     judged: list[list[float]] = [[] for _ in asked]
     for family in sorted({one.family for one in asked}):
         others = _queries([one for one in asked if one.family != family])
-        made = fit_calibration([others], has_cosines=has_cosines)
+        made = fit_calibration(others, has_cosines=has_cosines)
         for at, one in enumerate(asked):
             if one.family == family:
                 judged[at] = [made.relevance(seen.features) for seen in one.passages]
@@ -244,7 +286,7 @@ def _judge_answers(asked: Sequence[Asked], *, has_cosines: bool) -> Calibration:
     told: list[tuple[float, bool]] = []
     for family in sorted({one.family for one in asked}):
         rest = _answers([one for one in asked if one.family != family])
-        made = fit_calibration([rest], has_cosines=has_cosines)
+        made = fit_calibration(rest, has_cosines=has_cosines)
         own = _answers([one for one in asked if one.family == family])
         told += [(made.relevance(one.features), one.grade > 0) for [one] in own]
     for least in THRESHOLDS:
@@ -253,7 +295,7 @@ def _judge_answers(asked: Sequence[Asked], *, has_cosines: bool) -> Calibration:
             for kind in (True, False)
         ]
         print(f"confidence below {least}: {shares[0]:.3f} of answerable, {shares[1]:.3f} of others")
-    return fit_calibration([_answers(asked)], has_cosines=has_cosines)
+    return fit_calibration(_answers(asked), has_cosines=has_cosines)
 
 
 def _print_kinds(asked: Sequence[Asked], judged: Sequence[Sequence[float]]) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from catalog.interfaces.cli import golden_sets
+from catalog.interfaces.cli import golden
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
@@ -17,9 +17,7 @@ def catalog(monkeypatch, command, tmp_path, notes):
     """Run ``catalog golden``; exit code, standard output, standard error."""
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
-    monkeypatch.setattr(
-        golden_sets, "open_library", lambda context: open_library(tmp_path / "home")
-    )
+    monkeypatch.setattr(golden, "open_library", lambda context: open_library(tmp_path / "home"))
 
     return partial(command, "golden")
 

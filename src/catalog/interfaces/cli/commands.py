@@ -33,9 +33,9 @@ GROUPS = {
     "Measure": {
         "compare": "measure:compare",
         "eval": "measure:eval_app",
-        "golden": "golden_sets:app",
-        "judge": "judge:app",
-        "validate": "golden_sets:validate",
+        "golden": "golden:app",
+        "judge": "golden:judge_app",
+        "validate": "golden:validate",
         "runs": "logs:runs_app",
     },
     "Maintain": {

@@ -1,10 +1,11 @@
-"""``catalog golden`` and ``validate``: labelled queries, and whether a dataset is ready."""
+"""``catalog golden``, ``judge`` and ``validate``: labelled queries, and is a dataset ready?"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,29 +24,24 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from catalog.core.params import Mode
     from catalog.evaluation.golden import GoldenSet
+    from catalog.evaluation.judging import PreferenceTest
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
-    from catalog.retrieval.parts import SearchParts
     from catalog.retrieval.search import Searcher
-
 
 app = typer.Typer(
     help="Check labelled queries (golden queries), and fit searches to them.", no_args_is_help=True
 )
+judge_app = typer.Typer(help="Show the judgements of people.", no_args_is_help=True)
+GoldenFile = Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")]
 NOT_READY = 1  # exit code
 EXAMPLE = "book"  # dataset and preset of the example
 
 
 @app.command("check")
-def check(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")],
-    dataset: DatasetOption = None,
-) -> None:
+def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = None) -> None:
     """Check a set: its form and, with --dataset, its labels and filters.
 
     Examples:
@@ -62,9 +58,7 @@ def check(
         with open_library(context) as library:
             library.require_dataset(dataset)
             problems += find_dataset_problems(golden, library.database, dataset)
-    say(*golden_lines(golden))
-    for problem in problems:
-        say(f"  {problem}")
+    say(*golden_lines(golden), *(f"  {problem}" for problem in problems))
     if problems:
         complain(f"{file}: {counted(len(problems), 'problem')}")
         raise typer.Exit(1)
@@ -94,9 +88,11 @@ def calibrate(
         catalog golden calibrate --golden notes.jsonl
         catalog golden calibrate --golden notes.jsonl --dry-run
     """
+    from catalog.answers.answerable import save_answer_shift
     from catalog.core.params import MODES
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
+    from catalog.retrieval.relevance import WORDS_ONLY, save_calibration
     from catalog.retrieval.search import Searcher
 
     known_mode = known_name("--mode", mode, MODES)
@@ -106,20 +102,23 @@ def calibrate(
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
+        embedding = WORDS_ONLY if mode == "lexical" else library.wanted_model.fingerprint
         service = Searcher(library)
         if queries is None:
-            _undo(service.parts, name, known_mode)
+            save_answer_shift(service.parts, name, None, "undone")
+            save_calibration(library.database, embedding, None)
+            say(f"'ask' decides as usual again when to answer from {name}")
+            say("relevance is the packaged calibration's again")
             return
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         with TerminalProgress() as progress:
-            relevance = _fit_relevance(
-                service, queries, name, known_mode, progress, keep=not dry_run
+            told = _fit_relevance(
+                service, queries, name, known_mode, embedding, progress, keep=not dry_run
             )
             as_fitted = Searcher(library)  # with what was kept
-            answers = _fit_answers(as_fitted, queries, name, progress, keep=not dry_run)
-    say(*relevance, f"  {answers}")
-    say("kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
+            told += _fit_answers(as_fitted, queries, name, progress, keep=not dry_run)
+    say(*told, "kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
 
 
 def _fit_relevance(
@@ -127,87 +126,124 @@ def _fit_relevance(
     queries: GoldenSet,
     dataset: str,
     mode: Mode,
+    embedding: str,
     progress: Progress,
     *,
     keep: bool,
 ) -> list[str]:
-    """Fit the store's relevance, keep the fit if it wins, and return a report, line by line."""
-    from catalog.evaluation.calibration import collect_candidates, fit_own
-    from catalog.retrieval.relevance import packaged_calibration, save_calibration
+    """Shift the packaged relevance, keep the shift if it wins, and return a report."""
+    from catalog.evaluation.calibration import collect_passages, fit_relevance
+    from catalog.retrieval.relevance import WORDS_ONLY, packaged_calibration, save_calibration
 
-    observations = collect_candidates(service, queries, dataset, mode=mode, progress=progress)
-    group = [query for query in observations.values() if query]
-    about = f"{queries.name} on {dataset}, {counted(len(group), 'query')}"
-    embedding = _embedding_of(service.parts, mode)
-    packaged = packaged_calibration(embedding)
-    fit = fit_own(group, packaged, has_cosines=mode != "lexical", about=about)
+    packaged = packaged_calibration(embedding) or packaged_calibration(WORDS_ONLY)
+    assert packaged is not None
+    found = collect_passages(service, queries, dataset, packaged, mode=mode, progress=progress)
+    fit = fit_relevance(list(found.values()))
+    about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
     if keep:
-        calibration = fit.calibration if fit.wins else None
-        save_calibration(service.parts.database, embedding, calibration)
-    beside = "the share of relevant passages" if packaged is None else "the packaged calibration"
-    found = f"{fit.gain:+.3f} (standard error {fit.error:.3f}) to {beside}"
-    now = "that of searches by words" if packaged is None else "the packaged calibration's"
+        shifted = replace(packaged, constant=packaged.constant + fit.shift, about=about)
+        save_calibration(service.parts.database, embedding, shifted if fit.wins else None)
+    passages = counted(sum(one.estimates.size for one in found.values()), "passage")
+    gain = f"{fit.gain:+.3f} (standard error {fit.error:.3f})"
     return [
-        f"{about}: {counted(fit.quality.n, 'passage')}, left out of the fit in turn:",
-        (
-            "  a relevant passage has a higher estimate than an irrelevant one in "
-            f"{fit.quality.auc:.1%} of pairs"
-        ),
-        f"  estimate and truth differ by {fit.quality.error:.3f} on average",
-        f"  relevance is fitted to them: its squared error falls by {found}"
+        f"{about}: {passages}, left out of the fit in turn:",
+        f"  relevance is fitted to them: its log-likelihood rises by {gain}"
         if fit.wins
-        else f"  relevance stays {now}: the fit does not win, {found}",
+        else f"  relevance stays the packaged calibration's: the fit does not win, {gain}",
     ]
-
-
-def _embedding_of(parts: SearchParts, mode: Mode) -> str:
-    """Return the fingerprint of the model whose cosines such searches use, if they use any."""
-    from catalog.retrieval.relevance import WORDS_ONLY
-
-    return WORDS_ONLY if mode == "lexical" else parts.library.wanted_model.fingerprint
-
-
-def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
-    """Forget the store's calibration of such searches, and when to answer."""
-    from catalog.answers.answerable import save_answer_shift
-    from catalog.retrieval.relevance import save_calibration
-
-    save_answer_shift(parts, dataset, None, "undone")
-    say(f"'ask' decides as usual again when to answer from {dataset}")
-    save_calibration(parts.database, _embedding_of(parts, mode), None)
-    say("relevance is the packaged calibration's again")
 
 
 def _fit_answers(
     service: Searcher, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
-) -> str:
-    """Fit when to answer from the dataset, keep it if it wins, and return what came of it."""
+) -> list[str]:
+    """Fit when to answer from the dataset, keep it if it wins, and return a report."""
     from catalog.answers.answerable import save_answer_shift
-    from catalog.evaluation.calibration import (
-        ANSWER_SHIFTS,
-        LEAST_OF_A_KIND,
-        fit_shift,
-        measure_answers,
-    )
+    from catalog.evaluation.calibration import LEAST_OF_A_KIND, measure_answers
 
-    counts = len(queries.answerable), len(queries) - len(queries.answerable)
+    counts = len(queries.answerable), len(queries.unanswerable)
     if min(counts) < LEAST_OF_A_KIND:
         needs = f"{LEAST_OF_A_KIND} queries with an answer and {LEAST_OF_A_KIND} without"
-        return f"when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
+        return [f"  when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"]
     decisions = measure_answers(service, queries, dataset, progress=progress)
-    fit = fit_shift(decisions.weighted, ANSWER_SHIFTS)
+    fit = decisions.fit()
     (wrongly, rightly), (before, rightly_before) = map(decisions.refused, (fit.shift, 0.0))
     if keep:
         about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
         save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
     now = f"{before:.0%} of those with an answer and {rightly_before:.0%} of those without"
     if not fit.wins:
-        return f"'ask' decides as before, and refuses {now}: no shift wins on queries left out"
-    return (
-        f"'ask' refuses {wrongly:.0%} of those with an answer and {rightly:.0%} of those without; "
-        f"before, {now}: {fit.gain:+.3f} rightly decided (standard error {fit.error:.3f}) on "
-        "queries left out"
+        return [f"  'ask' decides as before, and refuses {now}: no shift wins on queries left out"]
+    return [
+        f"  'ask' refuses {wrongly:.0%} of those with an answer and {rightly:.0%} of those "
+        f"without; before, {now}: {fit.gain:+.3f} rightly decided (standard error "
+        f"{fit.error:.3f}) on queries left out"
+    ]
+
+
+@judge_app.command("stats")
+def stats(file: GoldenFile, json: JsonOption = False) -> None:
+    """Show which search people prefer, whether that is decided, and how far people agree.
+
+    You may look after every choice: the chance of a wrong decision is at most 5 % in all.
+
+    Examples:
+        catalog judge stats notes.jsonl
+        catalog judge stats notes.jsonl --json
+    """
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.judging import find_conflicts, measure_agreement, preference_tests
+
+    golden = read_golden(file)
+    tests, conflicts = preference_tests(golden), list(find_conflicts(golden))
+    agreements = measure_agreement(golden.queries)
+    if json:
+        print_json(
+            {
+                "golden": golden.name,
+                "questions": len(golden),
+                "preferences": [{**asdict(one), "verdict": one.verdict} for one in tests],
+                "agreement": [asdict(one) for one in agreements],
+                "conflicts": [
+                    {"query": one.query.id, "path": one.path, "grades": one.grades}
+                    for one in conflicts
+                ],
+            }
+        )
+        return
+    for test in tests:
+        say(*_test_lines(test, len(golden)))
+    if not tests:
+        say(f"no preference in {counted(len(golden), 'question')}")
+    say(*map(str, agreements))
+    for conflict in conflicts:
+        grades = ", ".join(f"{person} {grade}" for person, grade in conflict.grades.items())
+        say(f"conflict: {conflict.query.id} {conflict.path}: {grades}")
+
+
+def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
+    test = one.test
+    chosen = test.wins + test.ties + test.losses
+    yield f"{one.candidate} and {one.baseline}, {one.mode}: {one.verdict}"
+    yield (
+        f"  {one.candidate} won {test.wins}, tied {test.ties} ({one.neither} both bad) and lost "
+        f"{test.losses}; {questions - chosen} of {questions} questions are left"
     )
+    yield (
+        f"  preferred in {test.share:.0%} of the choices that are not ties "
+        f"[{test.interval.low:.0%}, {test.interval.high:.0%}], evidence {test.e_value:.3g}"
+    )
+    if one.still_needed:
+        yield f"  {one.still_needed}"
+    if one.by_kind:
+        kinds = ", ".join(f"{kind} {counts}" for kind, counts in one.by_kind.items())
+        yield f"  won-tied-lost by kind: {kinds}"
+    yield f"  by {_people(one.people)}"
+    if one.repeated:
+        yield f"  judged before by somebody else, so not counted again: {_people(one.repeated)}"
+
+
+def _people(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{person} ({count})" for person, count in counts.items())
 
 
 def validate(
@@ -231,6 +267,7 @@ def validate(
         catalog validate --example
         catalog validate --suite suite.toml --report report.md
     """
+    from catalog.core.errors import InputError
     from catalog.evaluation.suite_verdict import Validation, validation_dict, validation_report
     from catalog.evaluation.suites import read_suite, run_suite
     from catalog.retrieval.search import Searcher
@@ -244,13 +281,15 @@ def validate(
             suite, dataset = _example_files()[1], EXAMPLE
         else:
             library = stack.enter_context(open_library(context))
-        questions = read_suite(suite)
-        name = library.chosen_dataset(dataset)
+        questions, name = read_suite(suite), library.chosen_dataset(dataset)
         with TerminalProgress(is_resumable=False) as progress:
             validation = Validation(run_suite(Searcher(library), questions, name, progress))
     text = validation_report(validation)
     if report is not None:
-        _write(report, text)
+        try:
+            report.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {report}: {error.strerror}") from error
     if json:
         print_json(validation_dict(validation))
     elif report is None:
@@ -284,12 +323,3 @@ def _example_files() -> tuple[Path, Path]:
     package = Path(__file__).parents[2] / "examples"
     folder = package if package.is_dir() else Path(__file__).parents[4] / "examples"
     return folder / "book", folder / "book-suite.toml"
-
-
-def _write(file: Path, text: str) -> None:
-    from catalog.core.errors import InputError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}") from error
