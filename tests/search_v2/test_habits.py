@@ -40,7 +40,6 @@ from catalog.search_v2 import (
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
     SearchServiceV2,
-    ServicePostprocessor,
     TemporalExpansion,
     TokenBudget,
 )
@@ -373,8 +372,6 @@ def test_every_part_takes_the_service_by_name(tmp_path, notes, monkeypatch):
             HybridRetrieverFactoryV2(service=service).build(dataset_name="notes"),
         ):
             assert paths(retriever.retrieve("midnight backups"))[0] == "guides/backup.md"
-        nodes = retriever.retrieve("midnight backups")
-        ServicePostprocessor(service=service).postprocess_nodes(nodes, query_str="backups")
         for engine in (
             QueryEngineBuilderV2(service=service).build_query_engine("notes"),
             AnswerQueryEngine("notes", service=service),
@@ -455,7 +452,6 @@ def test_a_value_that_no_document_has_finds_nothing(service, key, operator, valu
 def test_a_serialised_postprocessor_is_the_same(service, copied):
     nodes = CatalogRetriever("notes", whole=False).retrieve("the keys")
     for stage in (
-        ServicePostprocessor(top_k=1, callback_manager=CallbackManager()),
         MaxChunksPerDocument(limit=1),
         TokenBudget(limit=9),
     ):

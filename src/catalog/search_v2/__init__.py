@@ -41,7 +41,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         MaxChunksPerDocument,
         RelevanceEstimator,
         RerankPostprocessor,
-        ServicePostprocessor,
         TemporalExpansion,
         TokenBudget,
     )
@@ -68,7 +67,7 @@ _NAMES = {
     "IngestionPipelineBuilderV2",
     "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
-    "RelevanceEstimator RerankPostprocessor ServicePostprocessor TemporalExpansion TokenBudget",
+    "RelevanceEstimator RerankPostprocessor TemporalExpansion TokenBudget",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
     "search_v2.retrievers": "CatalogRetriever DatasetRetriever DatasetVectorStore "
     "HybridRetrieverFactoryV2 PrecomputedRetriever QueryExpansionRetrieverV2",

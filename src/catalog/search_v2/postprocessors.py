@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
 from catalog.core.errors import CatalogError
-from catalog.core.params import SearchParams
-from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence
 from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
-from catalog.retrieval.request import check_search, for_agent, make_request, search_arguments
 from catalog.retrieval.rerank.scoring import (
     BlendName,
     RerankOptions,
     as_rerank_errors,
     rerank_passages,
 )
-from catalog.retrieval.search import refine
 from catalog.retrieval.select import (
     keep_distinct,
     keep_few_of_each,
@@ -36,13 +32,9 @@ from catalog.retrieval.select import (
     select_by_keyword,
 )
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
     ScoredPassage,
-    ScoreName,
-    check_score,
-    score_by,
     to_passage,
 )
 from catalog.store.restriction import Restriction
@@ -50,7 +42,6 @@ from catalog.store.restriction import Restriction
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
     from catalog.retrieval.rerank import Reranker
-    from catalog.retrieval.search import Searcher
     from catalog.store import Database
 
 _log = logging.getLogger(__name__)
@@ -308,60 +299,3 @@ class TemporalExpansion(PassagePostprocessor):
             _log.warning("passages of recordings stand alone: %s", error)
             return passages
         return expanded
-
-
-class ServicePostprocessor(PassagePostprocessor):
-    """The service's own stages after fusion in one, from reranking to evidence.
-
-    They get the query without quotes, exclusions and types. ``score`` is that of
-    :class:`CatalogRetriever`, and ``search`` are the parameters of the search, as which they can
-    also be given. A copy that was serialised takes the shared service.
-
-    Examples:
-        >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
-        >>> nodes = CatalogRetriever("notes", whole=False).retrieve("bake bread")
-        >>> kept = ServicePostprocessor(top_k=1).postprocess_nodes(nodes, query_str="bake bread")
-        >>> [node.metadata["path"] for node in kept]
-        ['recipes/bread.txt']
-    """
-
-    score: ScoreName = "fused"
-    search: dict[str, Any]
-    _service: Searcher | None = PrivateAttr(default=None)
-
-    def __init__(
-        self,
-        service: Searcher | None = None,
-        *,
-        score: ScoreName = "fused",
-        search: Mapping[str, Any] | None = None,
-        callback_manager: CallbackManager | None = None,
-        **more: Any,
-    ) -> None:
-        check_score(score)
-        arguments = search_arguments({**(search or {}), **more}, "score", "callback_manager")
-        check_search(SearchParams("", **arguments))
-        super().__init__(
-            score=score,
-            search=arguments,
-            callback_manager=callback_manager or CallbackManager(),
-        )
-        self._service = service
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_dict, (self.to_dict(),)
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        return score_by(self.score, super()._postprocess_nodes(nodes, query_bundle))
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
-        parts = (self._service or shared_service()).parts
-        params = for_agent(SearchParams("", **self.search), parts.settings)
-        parsed = parse_query(query or "", max_chars=parts.rag.max_query_chars)
-        anywhere, stages = Restriction(()), StageLog(strict=params.strict)
-        request = make_request(params, parts.rag, parsed, anywhere, anywhere)
-        refined, _ = refine(parts, request, passages, stages)
-        stages.log_failures(_log)
-        return refined

@@ -45,7 +45,6 @@ from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.later_settings import LaterSettings
 from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName, link_neighbours
-from catalog.search_v2.postprocessors import ServicePostprocessor
 from catalog.search_v2.retrievers import CatalogRetriever
 
 if TYPE_CHECKING:
@@ -369,13 +368,12 @@ class QueryEngineBuilderV2:
         Others are for LlamaIndex's ``get_response_synthesizer``: ``response_mode``, ``output_cls``,
         ``text_qa_template`` … ``score`` is that of :class:`CatalogRetriever`.
 
-        Its postprocessors are the service's own (reranking, relevance, cuts, evidence of
-        recordings), so that it answers from the same passages as ``retrieve``, followed by the
-        ``node_postprocessors``. Without an ``llm``, here or in LlamaIndex's ``Settings``, the
-        answer is the sentences that answer best with their passages (:class:`CitedSentences`),
-        without a model; it never abstains, unlike :class:`AnswerQueryEngine`. ``streaming`` returns
-        the answer while the model writes it. Raises :class:`InputError` for an unknown argument,
-        and for one about writing if no model made here writes.
+        It answers from the same passages as ``retrieve``, after the ``node_postprocessors``.
+        Without an ``llm``, here or in LlamaIndex's ``Settings``, the answer is the sentences that
+        answer best (:class:`CitedSentences`); it never abstains, unlike
+        :class:`AnswerQueryEngine`. ``streaming`` returns the answer while the model writes it.
+        Raises :class:`InputError` for an unknown argument, and for one about writing if no model
+        made here writes.
         """
         writing = {name: arguments.pop(name) for name in _SYNTHESIS if name in arguments}
         search = search_arguments(arguments, *_ENGINE_ARGUMENTS, *_SYNTHESIS)
@@ -401,11 +399,10 @@ class QueryEngineBuilderV2:
             response_synthesizer = get_response_synthesizer(
                 llm=model, callback_manager=callbacks, **writing
             )
-        own = ServicePostprocessor(self._service, score=score, **search)
         retriever = CatalogRetriever(
-            dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
+            dataset_name, service=self._service, score=score, callback_manager=callbacks, **search
         )
-        stages = [own, *(node_postprocessors or ())]
+        stages = list(node_postprocessors or ())
         return RetrieverQueryEngine(
             retriever, response_synthesizer, stages, callback_manager=callbacks
         )
