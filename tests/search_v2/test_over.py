@@ -373,13 +373,11 @@ def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25
     assert over(retriever, outer).retrieve("bake bread")[0].node.node_id == BREAD
 
 
-def test_fusions_may_be_fused_and_keep_the_cosine(bm25, vectors):
+def test_fusions_may_be_fused(bm25, vectors):
     query = "rotate the API keys"
     inner = over(bm25, vectors)
     (first, *_) = over(inner).retrieve(query)
     assert (first.score, first.fused.bonus) == (1 / 61 + 0.05, 0.05)
-    cosines = {one.node.node_id: one.score for one in vectors.retrieve(query)}
-    assert first.relevance == cosines[first.node.node_id]
 
 
 def test_a_bm25_that_was_persisted_is_the_same_leg(bm25, vectors, tmp_path):
@@ -429,9 +427,9 @@ def test_an_asynchronous_client_is_used_where_there_is_one(bm25, caplog):
 
     found, retriever = asyncio.run(ask())
     assert found[0].node.node_id == BREAD
-    assert found[0].relevance is not None  # the vectors answered, too
+    assert found[0].fused.originals("vector")
     assert caplog.text == ""
-    assert retriever.retrieve("bake bread")[0].relevance is None
+    assert not retriever.retrieve("bake bread")[0].fused.originals("vector")
     assert "VectorIndexRetriever failed, the search continues without it" in caplog.text
 
 

@@ -132,14 +132,6 @@ def test_without_a_query_a_documents_first_passage_is_kept():
     assert kept(KeywordChunkSelector(), nodes) == ["key 1"]
 
 
-class Judged(NodeWithScore):
-    relevance: float | None = None
-
-
-def judged(text, relevance, score=None):
-    return Judged(node=TextNode(text=text), score=score, relevance=relevance)
-
-
 def test_a_limit_of_zero_keeps_all():
     nodes = [node("a", score=0.9), node("b", score=0.5)]
     for stage in (MaxChunksPerDocument(limit=0), TokenBudget(limit=0)):

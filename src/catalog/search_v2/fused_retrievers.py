@@ -34,7 +34,6 @@ class FusedNode(NodeWithScore):
     """A node of other retrievers after fusion, with the parts of its score."""
 
     _fused: FusedHit = PrivateAttr()
-    _relevance: float | None = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, found: NodeWithScore, fused: FusedHit) -> NodeWithScore:
@@ -42,22 +41,13 @@ class FusedNode(NodeWithScore):
         if type(found) not in (NodeWithScore, cls):
             return found.model_copy(update={"score": fused.score})
         node = cls(node=found.node, score=fused.score)
-        scores = [part.raw_score for part in fused.originals("vector")]
-        if isinstance(found, FusedNode) and found.relevance is not None:
-            scores.append(found.relevance)
         node._fused = fused
-        node._relevance = max((score for score in scores if 0.0 <= score <= 1.0), default=None)
         return node
 
     @property
     def fused(self) -> FusedHit:
         """Contributions and bonus that add up to the fused score."""
         return self._fused
-
-    @property
-    def relevance(self) -> float | None:
-        """The best score in 0..1 of a vector index; ``None`` if only other retrievers found it."""
-        return self._relevance
 
 
 class _Answer(NamedTuple):

@@ -71,7 +71,6 @@ if TYPE_CHECKING:
 
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
-    from catalog.store.embedding_cache import Vector
 
 _log = logging.getLogger(__name__)
 
@@ -108,11 +107,6 @@ class ChunkSplitter(TransformComponent):
     ) -> None:
         super().__init__(dataset=dataset)
         self._chunker, self._splitter, self._database = chunker, splitter, database
-
-    @property
-    def chunker(self) -> DocumentChunker:
-        """The chunker of texts without another splitter."""
-        return self._chunker
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
@@ -159,11 +153,11 @@ class StepResults(TransformComponent):
     Raises :class:`InputError` for a node of no document of this run.
     """
 
-    _splitter: ChunkSplitter = PrivateAttr()
+    _chunker: DocumentChunker = PrivateAttr()
 
-    def __init__(self, splitter: ChunkSplitter) -> None:
+    def __init__(self, chunker: DocumentChunker) -> None:
         super().__init__()
-        self._splitter = splitter
+        self._chunker = chunker
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the nodes of each document as its chunks."""
@@ -172,11 +166,10 @@ class StepResults(TransformComponent):
         owned: dict[str, list[BaseNode]] = {}
         for node in nodes:
             owned.setdefault(_owner(node, documents), []).append(node)
-        chunker = self._splitter.chunker
         return [
             chunk
             for name, some in owned.items()
-            for chunk in collect_chunks(chunker, documents[name], some)
+            for chunk in collect_chunks(self._chunker, documents[name], some)
         ]
 
 
@@ -327,7 +320,11 @@ class CachedEmbedding(TransformComponent):
             texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
         with self._database.read() as connection:
             vectors = embedding_cache.load(connection, texts)
-        reasons = self._embed_missing(texts, vectors)
+        reasons: Mapping[str, str] = {}
+        if missing := [key for key in texts if key not in vectors]:
+            result = self._model.embed([texts[key] for key in missing])
+            vectors |= keep_vectors(self._database, self._model, missing, result.vectors)
+            reasons = {missing[index]: reason for index, reason in result.failures.items()}
         for chunk in chunks:
             reason = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
             if reason is not None:
@@ -336,15 +333,6 @@ class CachedEmbedding(TransformComponent):
             if chunk.embed_keys and chunk.embed_keys[0] in vectors:
                 chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
         return list(nodes)
-
-    def _embed_missing(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
-        """Add missing vectors, here and to the cache; return reasons by key for failed ones."""
-        keys = [key for key in texts if key not in vectors]
-        if not keys:
-            return {}
-        result = self._model.embed([texts[key] for key in keys])
-        vectors |= keep_vectors(self._database, self._model, keys, result.vectors)
-        return {keys[index]: reason for index, reason in result.failures.items()}
 
 
 class DatasetPipeline(IngestionPipeline):
@@ -538,7 +526,7 @@ class IngestionPipelineBuilderV2:
         return DatasetPipeline(
             [
                 cut,
-                StepResults(cut),
+                StepResults(made.chunker),
                 EmbeddingPrefixTransform(
                     model, context=text.context, form=text.form, part_seconds=text.part_seconds
                 ),

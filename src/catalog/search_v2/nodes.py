@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -22,7 +22,6 @@ from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.arguments import check_names
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
-from catalog.core.errors import InputError
 from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.fusion import FusedHit
@@ -221,21 +220,6 @@ def to_nodes(passages: Sequence[Passage], database: Database) -> list[NodeWithSc
 ScoreName = Literal["fused", "relevance"]
 
 
-def check_score(name: str) -> ScoreName:
-    """Return the name of a kind of score; raise :class:`InputError` for an unknown one."""
-    if name not in get_args(ScoreName):
-        raise InputError(f"no score {name!r}; scores: {', '.join(get_args(ScoreName))}")
-    return cast("ScoreName", name)
-
-
-def score_by(name: ScoreName, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-    """Return the nodes with the score of that name, in their order."""
-    for node in nodes:
-        if name == "relevance" and isinstance(node, ScoredPassage):
-            node.score = node.relevance
-    return nodes
-
-
 def link_neighbours(nodes: Sequence[NodeWithScore], database: Database) -> list[NodeWithScore]:
     """Give the nodes of chunks the ids of the chunks before and after them."""
     ours = [node.node for node in nodes if isinstance(node.node, PassageNode)]
@@ -258,8 +242,7 @@ def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
     Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
-    the node itself. Its relevance is the node's ``relevance``, else its score if that is from 0 to
-    1; its place in the lists that were fused is the node's ``fused``.
+    the node itself. Its place in the lists that were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -268,13 +251,10 @@ def to_passage(node: NodeWithScore) -> Passage:
         return passage if text == chunk.text else passage._replace(chunk=_with_text(chunk, text))
     score, inner = node.score or 0.0, node.node
     chunk = inner.chunk if isinstance(inner, PassageNode) else _foreign_chunk(inner, text)
-    relevance = getattr(node, "relevance", node.score)
-    if relevance is not None and not 0.0 <= relevance <= 1.0:
-        relevance = None
     if text != chunk.text:
         chunk = _with_text(chunk, text)
     fused = getattr(node, "fused", None) or FusedHit(chunk.chunk_id, score, (), 0.0)
-    return Passage(chunk, score, fused, relevance=relevance)
+    return Passage(chunk, score, fused)
 
 
 def _with_text(chunk: Chunk, text: str) -> Chunk:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -39,13 +39,7 @@ from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
 from catalog.search_v2.later_settings import LaterSettings
-from catalog.search_v2.nodes import (
-    ScoreName,
-    check_score,
-    score_by,
-    to_nodes,
-    to_question,
-)
+from catalog.search_v2.nodes import ScoredPassage, ScoreName, to_nodes, to_question
 from catalog.search_v2.service import find_nodes
 
 if TYPE_CHECKING:
@@ -298,7 +292,10 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
         service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
         nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole, is_filled=True)
-        return score_by(self._score, nodes)
+        for node in nodes:
+            if self._score == "relevance" and isinstance(node, ScoredPassage):
+                node.score = node.relevance
+        return nodes
 
     @property
     def score(self) -> ScoreName:
@@ -307,7 +304,9 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
 
     @score.setter
     def score(self, name: ScoreName) -> None:
-        if check_score(name) == "relevance" and not self._is_whole:
+        if name not in get_args(ScoreName):
+            raise InputError(f"no score {name!r}; scores: {', '.join(get_args(ScoreName))}")
+        if name == "relevance" and not self._is_whole:
             raise InputError("only a whole search has a relevance: leave out whole or score")
         self._score = name
 
