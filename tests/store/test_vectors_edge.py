@@ -123,7 +123,7 @@ def test_another_process_is_told_too_and_takes_over_when_the_first_is_killed(des
     assert answers(desk, desk.engine()) == ALL
 
 
-@pytest.mark.parametrize("moment", ["_remove", "_add", "_write", "_update"])
+@pytest.mark.parametrize("moment", ["_remove", "_add", "_write", "_run"])
 def test_a_process_killed_while_it_follows_loses_nothing(desk: Bench, moment: str):
     engine = desk.engine()
     engine.refresh()
@@ -188,7 +188,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
     desk.put("new.md", vector(1))
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda _: full)
-        patched.setattr(QdrantEdgeEngine, "_update", lambda *_: pytest.fail("it is written"))
+        patched.setattr(QdrantEdgeEngine, "_remove", lambda *_: pytest.fail("it is written"))
         with pytest.raises(EngineBlockedError, match="free some space"):
             answers(desk, engine)
     assert answers(desk, engine) == ["00.md", "new.md", *ALL[1:]]
@@ -198,6 +198,6 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
     ("code", "kind"), [(errno.ENOSPC, EngineBlockedError), (errno.EIO, EngineError)]
 )
 def test_errors_of_the_engine_are_ours(code: int, kind: type[EngineError]):
-    with pytest.raises(kind) as caught, qdrant_edge._translate_errors("write"):
+    with pytest.raises(kind) as caught, qdrant_edge._translate_errors():
         raise OSError(code, os.strerror(code))
     assert type(caught.value) is kind

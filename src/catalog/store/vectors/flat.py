@@ -62,17 +62,17 @@ def read_windows(connection: Connection, seqs: Iterable[int], dim: int = 0) -> W
 
     Raises :class:`EmbeddingMismatchError` for a vector of another length.
     """
-    wanted, stored = sorted(seqs), embeddings.c
-    joined = chunk_windows.outerjoin(embeddings, stored.embed_key == chunk_windows.c.embed_key)
+    wanted, window, stored = sorted(seqs), chunk_windows.c, embeddings.c
+    joined = chunk_windows.outerjoin(embeddings, stored.embed_key == window.embed_key)
     columns = select(chunk_windows, stored.vector, stored.checksum).select_from(joined)
-    columns = columns.order_by(chunk_windows.c.seq, chunk_windows.c.window)
-    rows, owners, places = list[Floats](), list[int](), list[int]()
-    waiting, damaged = dict[int, None](), set[str]()
+    columns = columns.order_by(window.seq, window.window)
+    owners, places, waiting = list[int](), list[int](), list[int]()
+    parts, damaged = list[Floats](), set[str]()
     for start in range(0, len(wanted), _BATCH):
-        blobs, is_wanted = [], among(chunk_windows.c.seq, wanted[start : start + _BATCH])
+        blobs, is_wanted = [], among(window.seq, wanted[start : start + _BATCH])
         for seq, place, key, blob, crc in connection.execute(columns.where(is_wanted)):
             if blob is None or not is_whole_vector(key, blob, crc):
-                waiting[seq] = None
+                waiting.append(seq)
                 damaged.update([] if blob is None else [key])
                 continue
             dim = dim or len(blob) // 4
@@ -84,11 +84,12 @@ def read_windows(connection: Connection, seqs: Iterable[int], dim: int = 0) -> W
             owners.append(seq)
             places.append(place)
             blobs.append(blob)
-        read = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dim).astype(np.float32)
-        lengths = np.linalg.norm(read, axis=1, keepdims=True)
-        rows.append(np.divide(read, lengths, out=read, where=lengths > 0))
-    joined_rows = np.concatenate([np.empty((0, dim), np.float32), *filter(len, rows)])
-    return Windows(joined_rows, np.array(owners, np.int64), places, list(waiting), damaged)
+        if blobs:
+            read = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, dim).astype(np.float32)
+            lengths = np.linalg.norm(read, axis=1, keepdims=True)
+            parts.append(np.divide(read, lengths, out=read, where=lengths > 0))
+    rows = np.concatenate(parts or [np.empty((0, dim), np.float32)])
+    return Windows(rows, np.array(owners, np.int64), places, waiting, damaged)
 
 
 class Vectors:
@@ -164,7 +165,7 @@ class FlatEngine(Following[Vectors]):
         else:
             lacking = known[np.isin(known, held.waiting)].tolist()
             of_key = embeddings.c.embed_key == chunk_windows.c.embed_key
-            ready = select(chunk_windows.c.seq).join(embeddings, of_key).distinct()
+            ready = select(chunk_windows.c.seq).join(embeddings, of_key)
             ready = ready.where(among(chunk_windows.c.seq, lacking))
             missing = {*connection.scalars(ready)} if lacking else set()
             missing.update(known[~np.isin(known, held.known)].tolist())
@@ -180,10 +181,9 @@ class FlatEngine(Following[Vectors]):
 
     def pack(self, state: Vectors) -> dict[str, Array]:
         """Return the matrix, and what is known of its passages."""
-        whole = state.compact()
-        arrays: dict[str, Array] = {"rows": whole.parts[0], "seqs": whole.seqs}
-        arrays |= {"known": whole.known, "waiting": whole.waiting}
-        return arrays | {"damaged": np.array(sorted(whole.damaged), str)}
+        one, damaged = state.compact(), np.array(sorted(state.damaged), str)
+        of_passages = {"known": one.known, "waiting": one.waiting, "damaged": damaged}
+        return of_passages | {"rows": one.parts[0], "seqs": one.seqs}
 
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Vectors:
         """Return the vectors that were saved."""

@@ -8,19 +8,10 @@ from typing import Any, NamedTuple
 
 from qdrant_client import models
 
+from catalog.core import filters
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import ConfigError, FilterError, UnknownFieldError
-from catalog.core.filters import (
-    TEXT_OPS,
-    WORD_FIELDS,
-    And,
-    Filter,
-    Not,
-    Op,
-    Or,
-    comparable_number,
-    value_kind,
-)
+from catalog.core.filters import And, Filter, Not, Op, Or, comparable_number, value_kind
 from catalog.store.vectors.base import Vector
 from catalog.store.vectors.qdrant import QdrantServer
 
@@ -49,7 +40,7 @@ def payload_condition(tree: Filter, keys: Mapping[str, str]) -> PayloadCondition
     if tree.field not in keys:
         message = f"the collection cannot be filtered by {tree.field!r}; fields: "
         raise UnknownFieldError(message + ", ".join(sorted(keys)))
-    key, by_words = keys[tree.field], tree.field in WORD_FIELDS
+    key, by_words = keys[tree.field], tree.field in filters.WORD_FIELDS
     items = tree.value if isinstance(tree.value, tuple) else (tree.value,)
     tests = [_is(key, item, by_words=by_words) for item in items if item is not None]
     match tree.op:
@@ -61,7 +52,7 @@ def payload_condition(tree: Filter, keys: Mapping[str, str]) -> PayloadCondition
             return {"must": tests}
         case Op.IS_EMPTY:
             return {"is_empty": {"key": key}}
-        case op if op in TEXT_OPS:
+        case op if op in filters.TEXT_OPS:
             return {"key": key, "match": {"text": items[0]}}
     if items[0] is None or value_kind(items[0]) != "n":
         raise FilterError(
@@ -78,10 +69,8 @@ def _any(parts: list[PayloadCondition]) -> PayloadCondition:
 def _is(key: str, value: MetadataScalar, *, by_words: bool) -> PayloadCondition:
     if value_kind(value) == "n":
         return {"key": key, "range": dict.fromkeys(("gte", "lte"), _finite(value))}
-    return {
-        "key": key,
-        "match": {"text" if by_words and isinstance(value, str) else "value": value},
-    }
+    how = "text" if by_words and isinstance(value, str) else "value"
+    return {"key": key, "match": {how: value}}
 
 
 def _finite(number: object) -> float:
@@ -118,25 +107,30 @@ class ForeignCollection:
 
     def __init__(self, server: QdrantServer, name: str, vector: str | None = None) -> None:
         self.server, self.name, self._vector = server, name, vector
-        self._place = f"the collection {name!r} at {server.address}"
 
     def read_shape(self) -> CollectionShape:
         """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
-        client = self.server.client
+        client, place = self.server.client, f"the collection {self.name!r} at {self.server.address}"
         if not self.server.ask(client.collection_exists, self.name):
             there = self.server.ask(client.get_collections).collections
-            names = sorted(collection.name for collection in there)
-            more = ", …" if len(names) > _NAMED else ""
-            listed = ", ".join(names[:_NAMED]) or "none"
-            raise ConfigError(f"{self._place} does not exist; collections: {listed}{more}")
+            listed = _list([collection.name for collection in there]) or "none"
+            raise ConfigError(f"{place} does not exist; collections: {listed}")
         info = self.server.ask(client.get_collection, self.name)
-        name, params = self._choose(info.config.params.vectors)
+        given: Any = info.config.params.vectors
+        vectors = {None: given} if isinstance(given, models.VectorParams) else dict(given or {})
+        name = next(iter(vectors)) if self._vector is None and len(vectors) == 1 else self._vector
+        if name not in vectors:
+            if None in vectors:
+                raise ConfigError(f"the vector of {place} has no name: leave the name out")
+            listed = _list(vectors) or "no dense vector"
+            one = "several vectors; set one" if name is None else f"no vector {name!r}; vectors"
+            raise ConfigError(f"{place} has {one}: {listed}")
+        params = vectors[name]
         if params.multivector_config is not None:
-            raise ConfigError(f"{self._place} has several vectors for each point")
+            raise ConfigError(f"{place} has several vectors for each point")
         if params.distance not in _DISTANCES:
             raise ConfigError(
-                f"{self._place} uses {params.distance.value} distance; only Cosine and Dot are "
-                "supported"
+                f"{place} uses {params.distance.value} distance; only Cosine and Dot are supported"
             )
         indexes = {field: schema.data_type.value for field, schema in info.payload_schema.items()}
         return CollectionShape(params.size, params.distance.value, name, indexes)
@@ -174,17 +168,6 @@ class ForeignCollection:
             found.append(ForeignPoint(str(point.id), point.score, point.payload or {}, vector))
         return found
 
-    def _choose(self, vectors: Any) -> tuple[str | None, models.VectorParams]:
-        """Return the vector to search; a collection with a single vector needs no setting."""
-        wanted = self._vector
-        if isinstance(vectors, models.VectorParams):
-            if wanted is not None:
-                raise ConfigError(f"the vector of {self._place} has no name: leave the name out")
-            return None, vectors
-        names = sorted(vectors or {})
-        listed = ", ".join(names) or "no dense vector"
-        if wanted is None and len(names) != 1:
-            raise ConfigError(f"{self._place} has several vectors; set one: {listed}")
-        if (name := wanted or names[0]) not in names:
-            raise ConfigError(f"{self._place} has no vector {name!r}; vectors: {listed}")
-        return name, vectors[name]
+
+def _list(names: Any) -> str:
+    return ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")

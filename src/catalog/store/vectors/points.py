@@ -17,14 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import BigInteger, Connection, Text, cast, func, select
 
+from catalog.core import errors
 from catalog.core.documents import Chunk
-from catalog.core.errors import (
-    EngineBlockedError,
-    EngineError,
-    EngineLockedError,
-    StoreBusyError,
-    StoreError,
-)
 from catalog.store.checksums import documents_of_vectors
 from catalog.store.chunks import load_chunks
 from catalog.store.database import POINTS_LOCK, EngineSetup, hold_lock
@@ -39,10 +33,10 @@ FEW = 2_000  # points: an index is asked for no longer list of them
 CHUNK, DOC = "chunk", "doc_id"  # keys of the payload
 _WINDOWS = 2**16  # more than a passage has
 _BATCH = 1_000  # points added or removed at a time
-_MOST_SPARE = 24  # additional points at first, for second windows
 _MOST_WAIT = 600.0  # seconds until another process has written
 _PATIENCE = 5.0  # seconds that a search waits for another thread to follow the store
 _BEHIND = "another process brings the vectors up to date: newer passages are found by words only"
+_MOST_SPARE = 24  # additional points at first, for second windows
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
 
 
@@ -57,7 +51,7 @@ class Point(NamedTuple):
 class PointEngine(ABC):
     """Nearest points of one dataset; a subclass keeps them. Safe to share between threads.
 
-    Nothing is opened before the first search or refresh.
+    Nothing is opened before the first search or refresh. The record is a JSON object.
     """
 
     name: str
@@ -112,18 +106,18 @@ class PointEngine(ABC):
 
         Raises :class:`EngineLockedError`.
         """
-        how: dict[str, Any] = {"seconds": _MOST_WAIT if wait else 0.0, "busy": "it is held"}
+        busy = f"another process is writing the vectors of {self.dataset!r}"
+        how: dict[str, Any] = {"seconds": _MOST_WAIT if wait else 0.0, "busy": busy}
         how["on_wait"] = lambda: None
         with ExitStack() as held:
             try:
                 held.enter_context(hold_lock(self.folder / POINTS_LOCK, **how))
                 name = f"points of {self.name} {self.dataset}"
                 held.enter_context(self.database.hold_dataset(name, **how))
-            except StoreBusyError as error:
-                message = f"another process is writing the vectors of {self.dataset!r}"
-                raise EngineLockedError(message) from error
-            except StoreError as error:
-                raise EngineBlockedError(str(error)) from error
+            except errors.StoreBusyError as error:
+                raise errors.EngineLockedError(busy) from error
+            except errors.StoreError as error:
+                raise errors.EngineBlockedError(str(error)) from error
             yield
 
     def at(self, connection: Connection) -> Points:
@@ -149,7 +143,7 @@ class PointEngine(ABC):
             if not self._has(stamp):
                 with self.lock(wait=False):
                     self._bring_up()
-        except EngineLockedError:
+        except errors.EngineLockedError:
             if not self.is_shared:
                 raise
             return _BEHIND
@@ -173,10 +167,10 @@ class PointEngine(ABC):
         with self._guard, self.lock(wait=True):
             self._bring_up()
             with self.database.read(latest=True) as connection:
-                wanted = self.at(connection).ids
-                batches = [self._load(connection, ids) for ids in _batches(wanted)]
-            whole = {point.id for batch in batches for point in batch}
-            return len(whole.symmetric_difference(self._ids()))
+                wanted, stored = self.at(connection).ids, np.array(self._ids(), np.int64)
+                missing = _batches(np.setdiff1d(wanted, stored, assume_unique=True))
+                lacking = sum(len(self._load(connection, ids)) for ids in missing)
+            return lacking + len(np.setdiff1d(stored, wanted, assume_unique=True))
 
     def close(self) -> None:
         """Forget the state; the next search reads the record again."""
@@ -194,47 +188,43 @@ class PointEngine(ABC):
             self._drop()
             return
         made_by = self._made_by | {"store": self.database.meta("store_id")}
-        record = self._open(anew=anew)
-        state, is_whole = str(record.pop("state", "")), record.pop("is_whole", False)
-        is_related = record == made_by and Stamp(0.0, 0, 0.0, state).is_related(at.stamp)
-        if anew or not is_related:
-            self.held = None  # so that a search waits
-            self._create(made_by)
-        elif (
-            is_whole
-            and state == at.stamp.state
-            and not (is_counted and self._count() != len(at.ids))
-        ):
-            self.held = at.stamp
-            return
-        self._write(made_by | {"state": at.stamp.state, "is_whole": False})
-        stored = np.array(self._ids(), np.int64)
-        for ids in _batches(np.setdiff1d(stored, at.ids, assume_unique=True)):
-            self._remove(ids)
-        for ids in _batches(np.setdiff1d(at.ids, stored, assume_unique=True)):
-            with self.database.read(latest=True) as connection:
-                points = self._load(connection, ids)
-            if points:
-                self._add(points)
-        self._write(made_by | {"state": at.stamp.state, "is_whole": True})
+        now, record = made_by | {"state": at.stamp.state}, self._open(anew=anew)
+        is_current = not anew and record == now | {"is_whole": True}
+        if not is_current or (is_counted and self._count() != len(at.ids)):
+            state = Stamp(0.0, 0, 0.0, record.get("state", ""))
+            is_ours = record.items() >= made_by.items()
+            if anew or not (is_ours and state.is_related(at.stamp)):
+                self.held = None  # so that a search waits
+                self._create(made_by)
+            self._write(now | {"is_whole": False})
+            stored = np.array(self._ids(), np.int64)
+            for ids in _batches(np.setdiff1d(stored, at.ids, assume_unique=True)):
+                self._remove(ids)
+            for ids in _batches(np.setdiff1d(at.ids, stored, assume_unique=True)):
+                with self.database.read(latest=True) as connection:
+                    points = self._load(connection, ids)
+                if points:
+                    self._add(points)
+            self._write(now | {"is_whole": True})
         self.held = at.stamp
 
     def _load(self, connection: Connection, ids: list[int]) -> list[Point]:
         """Return these points from the store; note documents with damaged vectors."""
         windows = read_windows(connection, {number // _WINDOWS for number in ids}, self.dim)
         self.damaged |= {*documents_of_vectors(connection, windows.damaged)}
-        seqs, wanted = windows.seqs.tolist(), {*ids}
-        of_passage = load_chunks(connection, self.dataset, seqs, damaged=[])
-        points = []
-        for seq, place, vector in zip(seqs, windows.places, windows.rows, strict=True):
-            number, passage = seq * _WINDOWS + place, of_passage.get(seq)
-            if number in wanted and passage is not None:
-                points.append(Point(number, vector, _payload(passage)))
+        passages = load_chunks(connection, self.dataset, windows.seqs.tolist(), damaged=[])
+        wanted, points = set(ids), list[Point]()
+        for row, seq, place in zip(
+            windows.rows, windows.seqs.tolist(), windows.places, strict=True
+        ):
+            number = seq * _WINDOWS + place
+            if number in wanted and seq in passages:
+                points.append(Point(number, row, _payload(passages[seq])))
         return points
 
 
 class Points:
-    """The points of a dataset in one state, to rank its passages by."""
+    """The points that a dataset has in one state, to rank its passages by."""
 
     def __init__(self, engine: PointEngine, stamp: Stamp, ids: Seqs) -> None:
         self.stamp, self.ids, self._engine, self.damaged = stamp, ids, engine, engine.damaged
@@ -253,7 +243,7 @@ class Points:
             held, self.damaged = engine.held, engine.damaged
             try:
                 hits = self._nearest(query, k, ids)
-            except EngineError:
+            except errors.EngineError:
                 if engine.held is held:
                     engine.held = None  # so that the next search looks at the record
                     raise
@@ -276,9 +266,9 @@ class Points:
                     rounded = round(min(1.0, max(-1.0, score)), 6) + 0.0
                     best.setdefault(number // _WINDOWS, rounded)
             hits = best_first(best.items(), k)
-            if len(found) < limit:
-                return hits
-            if len(hits) == k and (found[-1][1] < hits[-1].score - 1e-6 or limit >= _MOST_TIES):
+            is_full = len(hits) == k
+            is_cut = is_full and (found[-1][1] < hits[-1].score - 1e-6 or limit >= _MOST_TIES)
+            if len(found) < limit or is_cut:
                 return hits
             limit *= 4
 

@@ -7,36 +7,26 @@ A collection has the name prefix and the dataset's name. Its metadata have the r
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+import tenacity
 from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_before_delay,
-    stop_never,
-    wait_random_exponential,
-)
 
 from catalog.core.bounded_calls import WHOLE, BoundedCalls, read_retry_after
 from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError, LLMError
 from catalog.core.ids import sha1_hex
-from catalog.core.retrieval_events import tell_retry
+from catalog.core.retrieval_events import holding, tell_retry
 from catalog.store.database import EngineSetup
 from catalog.store.restriction import Stamp
 from catalog.store.vectors.base import Vector
@@ -58,20 +48,10 @@ PATIENCE = 5.0  # seconds after which a search does not retry
 REST = 5.0  # seconds without calls after a search failed
 SECONDS = 30.0  # default time limit of a request
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
-_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
-_FAILURES = (
-    ApiException,
-    QdrantException,
-    httpx.HTTPError,
-    OSError,
-    LLMError,
-    *_UNREADABLE,
-    ValueError,
-)
-
+_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValidationError)
+_AWAY = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError)
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
-_random_pause = wait_random_exponential(multiplier=0.2, max=5)
-_log = logging.getLogger(__name__)
+_random_pause = tenacity.wait_random_exponential(multiplier=0.2, max=5)
 
 
 class QdrantServer:
@@ -80,8 +60,8 @@ class QdrantServer:
     Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times, with growing random pauses or
     those that the server asks for. After that :class:`EngineUnreachableError` is raised. A request
     that the server refuses raises :class:`EngineError`. Both errors name ``address``. A complete
-    reply must arrive within ``seconds`` under :meth:`hurry`, otherwise within :data:`WHOLE` times
-    as long; the client's own time limit is for each piece.
+    reply must arrive within ``seconds`` if somebody waits (:meth:`ask`), otherwise within
+    :data:`WHOLE` times as long; the client's own time limit is for each piece.
     """
 
     def __init__(
@@ -91,65 +71,47 @@ class QdrantServer:
         *,
         seconds: float = SECONDS,
         sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client, self.address = client, address or address_of(client)
-        self._seconds, self._calls = seconds, BoundedCalls(_ABANDONED)
-        self._sleep, self._clock = sleep, clock
+        self._seconds, self._sleep, self._calls = seconds, sleep, BoundedCalls(_ABANDONED)
         self._failure: tuple[float, EngineUnreachableError] | None = None
 
+    def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Return the function's result like :meth:`call`, but give up soon: somebody is waiting.
+
+        There are no retries after :data:`PATIENCE` seconds. After a failed call there are no calls
+        at all for :data:`REST` seconds, so that the other leg answers without delay.
+        """
+        with holding(_is_hurried, True):
+            return self.call(function, *args, **kwargs)
+
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return the function's result, with retries; under :meth:`hurry` give up soon."""
+        """Return the function's result, with retries."""
         is_hurried, failure = _is_hurried.get(), self._failure
-        if is_hurried and failure is not None and self._clock() < failure[0] + REST:
+        if is_hurried and failure is not None and time.monotonic() < failure[0] + REST:
             message = f"{failure[1]} (trying again in a few seconds)"
             raise EngineUnreachableError(message) from failure[1]
-        retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS)
-            | (stop_before_delay(PATIENCE) if is_hurried else stop_never),
+        longest = tenacity.stop_before_delay(PATIENCE) if is_hurried else tenacity.stop_never
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(ATTEMPTS) | longest,
             wait=_pause,
-            retry=retry_if_exception(lambda error: _judge(error)[1]),
+            retry=tenacity.retry_if_exception(lambda error: _judge(error)[1]),
             sleep=self._sleep,
-            before_sleep=self._tell,
+            before_sleep=_tell,
             reraise=True,
         )
         seconds = self._seconds * (1 if is_hurried else WHOLE)
         try:
             answer: T = retrying(self._calls.call, partial(function, *args, **kwargs), seconds)
-        except _FAILURES as error:
+        except (*_AWAY, *_UNREADABLE, ValueError) as error:
             reason, is_away = _judge(error)
             message = f"Qdrant at {self.address} failed: {reason}"
             if not is_away:
                 raise EngineError(message) from error
-            self._failure = self._clock(), EngineUnreachableError(message)
+            self._failure = time.monotonic(), EngineUnreachableError(message)
             raise self._failure[1] from error
         self._failure = None
         return answer
-
-    def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return the function's result like :meth:`call` under :meth:`hurry`."""
-        with self.hurry():
-            return self.call(function, *args, **kwargs)
-
-    @contextmanager
-    def hurry(self) -> Iterator[None]:
-        """Let calls in this context and its copies give up soon, because somebody is waiting.
-
-        There are no retries after :data:`PATIENCE` seconds. After a failed call there are no calls
-        at all for :data:`REST` seconds, so that the other leg answers without delay.
-        """
-        token = _is_hurried.set(True)
-        try:
-            yield
-        finally:
-            _is_hurried.reset(token)
-
-    def _tell(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        pause, reason = state.upcoming_sleep, _judge(error)[0] if error else ""
-        tell_retry("qdrant", state.attempt_number, error, pause)
-        told = "Qdrant at %s, attempt %d of %d: %s; trying again in %.1f s"
-        _log.warning(told, self.address, state.attempt_number, ATTEMPTS, reason, pause)
 
 
 def _judge(error: BaseException) -> tuple[str, bool]:
@@ -160,23 +122,22 @@ def _judge(error: BaseException) -> tuple[str, bool]:
     """
     source = getattr(error, "source", error)
     if isinstance(error, UnexpectedResponse):
-        code = error.status_code
+        code = error.status_code or 0
         keys = "; its key is IDX_COLLECTION__API_KEY for a collection that other software filled, "
         advice = f"{keys}else IDX_RAG_V2__QDRANT_API_KEY" if code in (401, 403) else ""
-        is_away = code is None or code == 429 or code >= 500
-        return f"{code} {error.reason_phrase}{advice}", is_away
+        return f"{code} {error.reason_phrase}{advice}", code in (0, 429) or code >= 500
     if isinstance(error, QdrantException):
         return "429 Too Many Requests", True
-    if isinstance(source, (*_UNREADABLE, ValidationError)):  # the client would repeat the answer
+    if isinstance(source, _UNREADABLE):
         return "the answer is not a Qdrant server's", False
     if isinstance(source, httpx.LocalProtocolError):
         return "the request cannot be sent: check address and key", False
     if isinstance(error, ValueError):  # of the client in memory, such as for a removed collection
         return "the client refuses the request", False
-    return str(error) or type(error).__name__, isinstance(error, _FAILURES)
+    return str(error) or type(error).__name__, isinstance(error, _AWAY)
 
 
-def _pause(state: RetryCallState) -> float:
+def _pause(state: tenacity.RetryCallState) -> float:
     """Return the seconds until the next attempt: the server's wish plus a random time."""
     error = state.outcome and state.outcome.exception()
     headers = getattr(error, "headers", None) or {}
@@ -184,24 +145,24 @@ def _pause(state: RetryCallState) -> float:
     return min(LONGEST_PAUSE, (asked or 0.0) + _random_pause(state))
 
 
+def _tell(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    tell_retry("qdrant", state.attempt_number, error, state.upcoming_sleep)
+
+
 def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
     """Return a client for the server at an address; nothing is sent yet. ``timeout`` in seconds.
 
     Raises :class:`ConfigError` for an invalid address.
     """
-    limit, check = max(1, round(timeout)), False
+    how: dict[str, Any] = {"timeout": max(1, round(timeout)), "check_compatibility": False}
     try:
-        with warnings.catch_warnings(action="ignore"):  # about a key without TLS: logged below
-            client = QdrantClient(
-                url=url, api_key=api_key, timeout=limit, check_compatibility=check
-            )
+        with warnings.catch_warnings(action="ignore"):  # about a key without TLS
+            return QdrantClient(url=url, api_key=api_key, **how)
     except (ValueError, AssertionError) as error:  # their text may hold user and password
         raise ConfigError(
             "the address of the Qdrant server is not of the form http://host:6333"
         ) from error
-    if api_key is not None and urlsplit(url).scheme != "https":
-        _log.info("the key for Qdrant at %s is sent without TLS", address_of(client))
-    return client
 
 
 def describe_server(url: str, api_key: str | None, timeout: float) -> str:
@@ -266,15 +227,20 @@ class QdrantServerEngine(PointEngine):
 
     def follow(self, stamp: Stamp) -> str | None:
         """Bring the points up to date, but give up soon: a search is waiting."""
-        with self.server.hurry():
+        with holding(_is_hurried, True):
             return super().follow(stamp)
 
+    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the client with our collection."""
+        return self.server.call(
+            getattr(self.server.client, method), self.collection, *args, **kwargs
+        )
+
     def _open(self, *, anew: bool) -> dict[str, Any]:
-        client, call = self.server.client, self.server.call
-        if not call(client.collection_exists, self.collection):
+        if not self._call("collection_exists"):
             return {}
-        told = call(client.get_collection, self.collection).config.metadata or {}
-        if not isinstance(record := told.get(NOTE), dict):
+        record = (self._call("get_collection").config.metadata or {}).get(NOTE)
+        if not isinstance(record, dict):
             whose, advice = "other software", ""
         elif not anew and record.get("store") != self.database.meta("store_id"):
             whose, advice = "another catalog store", ", or rebuild"
@@ -286,62 +252,51 @@ class QdrantServerEngine(PointEngine):
         )
 
     def _create(self, record: dict[str, Any]) -> None:
-        client, name = self.server.client, self.collection
         size = models.VectorParams(size=self.dim, distance=models.Distance.COSINE)
-        self.server.call(client.delete_collection, name)
+        self._call("delete_collection")
         try:
-            create = partial(client.create_collection, vectors_config=size)
-            self.server.call(create, name, metadata={NOTE: record})
+            self._call("create_collection", vectors_config=size, metadata={NOTE: record})
         except EngineError as error:
             if getattr(error.__cause__, "status_code", 0) != 409:  # made, but the answer was lost
                 raise
         for index in PAYLOAD_INDEXES:
-            self.server.call(client.create_payload_index, name, wait=True, **index)
+            self._call("create_payload_index", wait=True, **index)
 
     def _write(self, record: dict[str, Any]) -> None:
-        update = self.server.client.update_collection
-        self.server.call(update, self.collection, metadata={NOTE: record})
+        self._call("update_collection", metadata={NOTE: record})
 
     def _count(self) -> int:
-        return self.server.call(self.server.client.count, self.collection, exact=True).count
+        return int(self._call("count", exact=True).count)
 
     def _ids(self) -> list[int]:
-        found, following, scroll = list[int](), None, self.server.client.scroll
-        read = partial(scroll, self.collection, limit=_PAGE, with_payload=False)
+        found, following = list[int](), None
         while True:
-            records, following = self.server.call(read, offset=following)
-            found += [int(one.id) for one in records]
-            if following is None:
+            page = self._call("scroll", limit=_PAGE, offset=following, with_payload=False)
+            found += [int(one.id) for one in page[0]]
+            if (following := page[1]) is None:
                 return found
 
     def _add(self, points: Sequence[Point]) -> None:
-        upsert = partial(self.server.client.upsert, self.collection, wait=True)
         rows = [
             models.PointStruct(id=one.id, vector=one.vector.tolist(), payload=one.payload)
             for one in points
         ]
         for start in range(0, len(rows), _SENT):
-            self.server.call(upsert, rows[start : start + _SENT])
+            self._call("upsert", rows[start : start + _SENT], wait=True)
 
     def _remove(self, ids: list[int]) -> None:
-        chosen = models.PointIdsList(points=[*ids])
-        self.server.call(self.server.client.delete, self.collection, chosen, wait=True)
+        self._call("delete", models.PointIdsList(points=[*ids]), wait=True)
 
     def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
         some = ids and models.Filter(must=[models.HasIdCondition(has_id=[*ids])])
-        response = self.server.ask(
-            self.server.client.query_points,
-            self.collection,
-            query=vector.tolist(),
-            query_filter=some,
-            limit=limit,
-            with_payload=False,
-        )
-        return [(int(point.id), point.score) for point in response.points]
+        how = {"query": vector.tolist(), "query_filter": some, "with_payload": False}
+        with holding(_is_hurried, True):
+            points = self._call("query_points", limit=limit, **how).points
+        return [(int(point.id), point.score) for point in points]
 
     def _drop(self) -> None:
         if self._open(anew=True).get("store") == self.database.meta("store_id"):
-            self.server.call(self.server.client.delete_collection, self.collection)
+            self._call("delete_collection")
 
     def close(self) -> None:
         """Close the client unless it was given; the next search opens another one."""

@@ -25,10 +25,8 @@ ROOM = 64 * 2**20  # bytes that must be free before anything is written
 _COPIES = 3  # of the vectors: two while a segment is rewritten, and room for quantized ones
 _PAYLOAD = 1_000  # bytes a point
 _PAGE = 10_000  # ids read at a time
-_TEMPORARY = {  # errors that may be gone at the next attempt
-    *(errno.ENOSPC, getattr(errno, "EDQUOT", 0), errno.ENOMEM, errno.EMFILE, errno.ENFILE),
-    *(errno.EACCES, errno.EPERM, errno.EROFS),
-}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_TEMPORARY = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS}  # may be gone at the next attempt
 QUANTIZE_FROM = 20_000  # points
 
 _log = logging.getLogger(__name__)
@@ -79,7 +77,7 @@ class QdrantEdgeEngine(PointEngine):
             return record
         self._check_room(0)
         try:
-            with _translate_errors("open"):
+            with _translate_errors():
                 self._shard = edge.EdgeShard.load(str(self._shard_folder))
             is_readable = len(self._find(np.full(self.dim, self.dim**-0.5), 1, None)) > 0
         except EngineBlockedError:
@@ -92,15 +90,14 @@ class QdrantEdgeEngine(PointEngine):
     def _create(self, record: dict[str, Any]) -> None:
         self._check_room(0)
         self._release()
+        quantized = edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Pinned)
         # no graph: it would take longest to build, and it misses some of the nearest points
         no_graph = edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=10**9, payload_m=0)
         vectors = edge.EdgeVectorParams(
             size=self.dim,
             distance=edge.Distance.Cosine,
             memory=edge.Memory.Cold,
-            quantization_config=edge.ScalarQuantizationConfig(
-                edge.ScalarType.Int8, memory=edge.Memory.Pinned
-            ),
+            quantization_config=quantized,
             hnsw_config=no_graph,
         )
         kilobytes = max(1, QUANTIZE_FROM * self.dim * 4 // 1024)
@@ -108,17 +105,17 @@ class QdrantEdgeEngine(PointEngine):
         # no log: points are compared with the store after a crash
         config = edge.EdgeConfig(vectors=vectors, optimizers=segments, wal_enabled=False)
         self._write(record)
-        with _translate_errors("create"):
+        with _translate_errors():
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._shard_folder.mkdir(parents=True)
             self._shard = edge.EdgeShard.create(str(self._shard_folder), config)
 
     def _write(self, record: dict[str, Any]) -> None:
-        with _translate_errors("write"):
-            if record.get("is_whole"):
-                self._opened.optimize()
-                self._opened.flush()
-            draft = self._record.with_suffix(".new")
+        if record.get("is_whole"):
+            self._run("optimize")
+            self._run("flush")
+        draft = self._record.with_suffix(".new")
+        with _translate_errors():
             with draft.open("w", encoding="utf-8") as handle:
                 json.dump(record, handle)
                 handle.flush()
@@ -126,15 +123,13 @@ class QdrantEdgeEngine(PointEngine):
             draft.replace(self._record)
 
     def _count(self) -> int:
-        with _translate_errors("read"):
-            return self._opened.count(edge.CountRequest(exact=True))
+        return int(self._run("count", edge.CountRequest(exact=True)))
 
     def _ids(self) -> list[int]:
         found, following = list[int](), None
         while True:
             request = edge.ScrollRequest(offset=following, limit=_PAGE, with_payload=False)
-            with _translate_errors("read"):
-                records, following = self._opened.scroll(request)
+            records, following = self._run("scroll", request)
             found += [int(one.id) for one in records]
             if following is None:
                 return found
@@ -142,26 +137,23 @@ class QdrantEdgeEngine(PointEngine):
     def _add(self, points: Sequence[Point]) -> None:
         self._check_room(len(points))
         rows = [edge.Point(one.id, one.vector.tolist(), one.payload) for one in points]
-        self._update(edge.UpdateOperation.upsert_points(rows))
+        self._run("update", edge.UpdateOperation.upsert_points(rows))
 
     def _remove(self, ids: list[int]) -> None:
         self._check_room(0)
-        self._update(edge.UpdateOperation.delete_points([*ids]))
+        self._run("update", edge.UpdateOperation.delete_points([*ids]))
 
     def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
-        some = None if ids is None else edge.Filter(must=[edge.HasIdCondition({*ids})])
+        # 3 times as many finds the same, but reads more vectors from disk
+        twice = edge.QuantizationSearchParams(rescore=True, oversampling=2.0)
         request = edge.QueryRequest(
             limit=limit,
             query=edge.Query.Nearest(vector.tolist()),
-            filter=some,
-            # 3 times as many finds the same, but reads more vectors from disk
-            params=edge.SearchParams(
-                quantization=edge.QuantizationSearchParams(rescore=True, oversampling=2.0)
-            ),
+            filter=None if ids is None else edge.Filter(must=[edge.HasIdCondition({*ids})]),
+            params=edge.SearchParams(quantization=twice),
         )
         try:
-            with _translate_errors("search"):
-                return [(int(point.id), point.score) for point in self._opened.query(request)]
+            return [(int(point.id), point.score) for point in self._run("query", request)]
         except EngineError:
             self.close()  # the next search opens the shard again, or builds it
             raise
@@ -176,18 +168,14 @@ class QdrantEdgeEngine(PointEngine):
     def _release(self) -> None:
         shard, self._shard = self._shard, None
         if shard is not None:
-            with _translate_errors("close"):
+            with _translate_errors():
                 shard.close()
 
-    @property
-    def _opened(self) -> edge.EdgeShard:
+    def _run(self, method: str, *args: Any) -> Any:
         if (shard := self._shard) is None:
             raise EngineError("the vector index was closed")
-        return shard
-
-    def _update(self, operation: edge.UpdateOperation) -> None:
-        with _translate_errors("write"):
-            self._opened.update(operation)
+        with _translate_errors():
+            return getattr(shard, method)(*args)
 
     def _check_room(self, points: int) -> None:
         """Raise :class:`EngineBlockedError` unless the disk has room for this many points.
@@ -196,10 +184,8 @@ class QdrantEdgeEngine(PointEngine):
         and no error can be reported.
         """
         needed = ROOM + points * (_COPIES * 4 * self.dim + _PAYLOAD)
-        try:
+        with _translate_errors():
             free = shutil.disk_usage(self.folder).free
-        except OSError as error:
-            raise EngineBlockedError(f"cannot read {self.folder}: {error}") from error
         if free < needed:
             raise EngineBlockedError(
                 f"the disk of {self.folder} has {free // 2**20} MB left, but the vector index "
@@ -208,7 +194,7 @@ class QdrantEdgeEngine(PointEngine):
 
 
 @contextmanager
-def _translate_errors(doing: str) -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn the engine's exceptions, and its panics (which are not ``Exception``), into ours."""
     try:
         yield
@@ -217,4 +203,4 @@ def _translate_errors(doing: str) -> Iterator[None]:
         if isinstance(error, EngineError) or not is_ours:
             raise
         kind = EngineBlockedError if errno_of(error) in _TEMPORARY else EngineError
-        raise kind(f"the vector index cannot {doing}: {error}") from error
+        raise kind(f"the vector index failed: {error}") from error

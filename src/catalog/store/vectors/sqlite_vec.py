@@ -30,8 +30,6 @@ _TABLES = """
 create table record (json text not null);
 create virtual table points using vec0(embedding float[{width}] distance_metric=l2);
 """
-_ADD = "insert into points (rowid, embedding) values (?, ?)"
-_AMONG = "rowid in (select value from json_each(?))"
 _BLOCKED = (
     apsw.FullError, apsw.CantOpenError, apsw.NoMemError, apsw.ReadOnlyError, apsw.PermissionsError,
     apsw.IOError,
@@ -68,7 +66,7 @@ class SqliteVecEngine(PointEngine):
         except EngineBlockedError:
             raise
         except EngineError:  # no SQLite file
-            self._release()
+            self.close()
             for stale in self.folder.glob(f"{FILE}*"):
                 stale.unlink()
             self._run(tables)
@@ -85,44 +83,41 @@ class SqliteVecEngine(PointEngine):
 
     def _add(self, points: Sequence[Point]) -> None:
         self._remove([one.id for one in points])  # vec0 replaces none
-        self._run(_ADD, *[(one.id, _lengthen(one.vector)) for one in points])
+        rows = [(one.id, _lengthen(one.vector, 0.0 if one.vector.any() else 1.0)) for one in points]
+        self._run("insert into points (rowid, embedding) values (?, ?)", *rows)
 
     def _remove(self, ids: list[int]) -> None:
-        self._run(f"delete from points where {_AMONG}", (json.dumps(ids),))
+        self._run("delete from points where rowid = ?", *[(number,) for number in ids])
 
     def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
-        values = () if ids is None else (json.dumps(ids),)
-        some = "" if ids is None else f"and {_AMONG}"
-        given: tuple[Any, ...] = (np.array((*vector, 0.0), "<f4").tobytes(), limit, *values)
-        nearest = f"select rowid, distance from points where embedding match ? and k = ? {some}"
+        given = {"vector": _lengthen(vector, 0.0), "k": limit, "ids": json.dumps(ids)}
+        some = "" if ids is None else "and rowid in (select value from json_each(:ids))"
+        query = (
+            f"select rowid, distance from points where embedding match :vector and k = :k {some}"
+        )
         if limit > MOST_NEAREST:  # about ten times slower
-            given = (given[0], *values, limit)
-            nearest = f"""select rowid, vec_distance_l2(embedding, ?) as distance from points
-                where true {some} order by distance limit ?"""
+            query = f"""select rowid, vec_distance_l2(embedding, :vector) as distance from points
+                where true {some} order by distance limit :k"""
         squared = float(vector @ vector)
-        found = self._run(nearest, given)
+        found = self._run(query, given)
         return [(number, (squared + 1 - distance**2) / 2) for number, distance in found]
 
     def close(self) -> None:
         """Release the file."""
         super().close()
-        self._release()
-
-    def _release(self) -> None:
         with self._alone:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
-    def _run(self, query: str, *values: tuple[Any, ...]) -> list[Any]:
+    def _run(self, query: str, *values: Any) -> list[Any]:
         """Return the rows of statements, run once for each of ``values`` in one transaction."""
         try:
             with self._alone, self._opened() as connection:
                 found = [*connection.executemany(query, values or [()])]
-        except _BLOCKED as error:
-            raise EngineBlockedError(f"the vector index cannot use its file: {error}") from error
         except (apsw.Error, OSError) as error:
-            raise EngineError(f"the vector index cannot use its file: {error}") from error
+            kind = EngineBlockedError if isinstance(error, _BLOCKED) else EngineError
+            raise kind(f"the vector index cannot use its file: {error}") from error
         return found
 
     def _opened(self) -> apsw.Connection:
@@ -137,5 +132,5 @@ class SqliteVecEngine(PointEngine):
         return self._connection
 
 
-def _lengthen(vector: Vector) -> bytes:
-    return np.array((*vector, 0.0 if vector.any() else 1.0), "<f4").tobytes()
+def _lengthen(vector: Vector, number: float) -> bytes:
+    return np.array((*vector, number), "<f4").tobytes()
