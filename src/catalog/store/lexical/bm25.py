@@ -235,17 +235,27 @@ class Words:
             self._terms.put(held, weighted)
         return weighted
 
-    def tokens(self, prefix: str, least: int, most: int) -> set[str]:
-        """Return the tokens with this beginning that have ``least`` to ``most`` bytes."""
-        found: set[str] = set()
+    def tokens(self, prefix: str, letters: str, others: int) -> list[str]:
+        """Return tokens with this beginning and at most so many letters that are not ``letters``.
+
+        Letters are compared by five bits of each byte, so some tokens have more.
+        """
+        known = np.bitwise_or.reduce(_letter_bits(np.frombuffer(letters.encode(), np.uint8)))
+        found = list[str]()
         for part in self.parts:
             first = part.position(prefix.encode())
             cuts = part.cuts[first : part.position(prefix.encode() + b"\xff") + 1]
-            written, sizes = part.vocabulary[cuts[0] : cuts[-1]].tobytes(), np.diff(cuts)
-            fits = np.flatnonzero((sizes >= least) & (sizes <= most))
-            begins, ends = (cuts[fits] - cuts[0]).tolist(), (cuts[fits + 1] - cuts[0]).tolist()
-            found.update(written[a:b].decode() for a, b in zip(begins, ends, strict=True))
+            written = part.vocabulary[cuts[0] : cuts[-1]]
+            if len(written):
+                bits = np.bitwise_or.reduceat(_letter_bits(written), cuts[:-1] - cuts[0])
+                fits = np.flatnonzero(np.bitwise_count(bits & ~known) <= others)
+                ends = zip(cuts[fits].tolist(), cuts[fits + 1].tolist(), strict=True)
+                found += [part.vocabulary[a:b].tobytes().decode() for a, b in ends]
         return found
+
+    def is_known(self, token: str) -> bool:
+        """Return whether a passage has the token, or had it until lately."""
+        return any(len(part.find(token)[0]) for part in self.parts)
 
     def find(self, token: str) -> Postings:
         """Return the ascending rows with a token and its counts; for ``rtx 4090``, with both."""
@@ -270,6 +280,10 @@ class Words:
     @cached_property
     def _order(self) -> Array:
         return np.argsort(self.seqs, kind="stable")
+
+
+def _letter_bits(letters: Array) -> Array:
+    return np.asarray(np.left_shift(1, letters & 31, dtype=np.uint32))
 
 
 def _count_bytes(arrays: Iterable[object]) -> int:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy import Connection, select
 
-from catalog.store.chunks import read_headings
 from catalog.store.filter_sql import among
 from catalog.store.lexical.analysis import (
     CASED,
     UNSPACED,
-    Term,
     analyzers_of,
     fold,
     query_terms,
@@ -32,32 +30,20 @@ from catalog.store.lexical.analysis import (
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
-    from catalog.core.lru_cache import LRUCache
-    from catalog.store.derived import Array, Seqs
+    from catalog.store.derived import Seqs
+    from catalog.store.lexical.bm25 import Words
 
 MOST_WORDS = 5  # unknown words of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
-_LEAST_LETTERS, _FOR_TWO_EDITS = 5, 8
-_MOST_LETTERS = 40
+_LEAST_LETTERS, _FOR_TWO_EDITS, _MOST_LETTERS = 5, 8, 40
 _LONGEST_ENDING = 3  # letters that stemming removes
-_CANDIDATES = 12  # stems for which passages are read
+_CANDIDATES = 6  # stems for which passages are read
 _READ = 10  # passages read for each of these stems, evenly spread over the index
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
-class Tokens(Protocol):
-    """What a correction asks of an index: :class:`~.bm25.Words`."""
-
-    seqs: Seqs
-    languages: dict[str, int]
-    corrections: LRUCache[object, str]
-
-    def find(self, token: str) -> Sequence[Array]: ...  # rows, counts
-    def tokens(self, prefix: str, least: int, most: int) -> set[str]: ...
-
-
 def correct_words(
-    connection: Connection, raws: Sequence[str], words: Tokens, allowed: Seqs | None
+    connection: Connection, raws: Sequence[str], words: Words, allowed: Seqs | None
 ) -> dict[str, str]:
     """Return the words of a query that no passage contains, each with the nearest word that occurs.
 
@@ -68,19 +54,16 @@ def correct_words(
     of the index. Time grows with the number of indexed words with the same first letter.
     """
     within = None if allowed is None else hash(allowed.tobytes())
-    unknown, corrected = dict[str, Term](), dict[str, str]()
+    corrected, looked_up = dict[str, str](), 0
     for raw in dict.fromkeys(raws) if len(raws) <= _LONGEST_QUERY else ():
         is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
-        if not is_word or UNSPACED.search(raw):
+        terms = query_terms(raw, words.languages) if is_word and not UNSPACED.search(raw) else ()
+        if not terms or any(len(_seqs_with(token, words, allowed)) for token in terms[0]):
             continue
-        for term in query_terms(raw, words.languages)[:1]:
-            if not any(len(_seqs_with(token, words, allowed)) for token in term):
-                unknown[raw] = term
-    for raw, stems in islice(unknown.items(), MOST_WORDS):
-        nearest = words.corrections.get((raw, within))
+        looked_up += 1
+        nearest = words.corrections.get((raw, within)) if looked_up <= MOST_WORDS else ""
         if nearest is None:
-            candidates = _find_candidates(_plain(raw), stems, words, allowed)
-            nearest = _spell(connection, _plain(raw), candidates, words.languages)
+            nearest = _correct(connection, _plain(raw), {*terms[0]}, words, allowed)
             words.corrections.put((raw, within), nearest)
         if nearest:
             corrected[raw] = nearest
@@ -96,45 +79,69 @@ def _most_edits(word: str) -> int:
     return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
 
 
-def _seqs_with(token: str, words: Tokens, allowed: Seqs | None) -> Seqs:
+def _seqs_with(token: str, words: Words, allowed: Seqs | None) -> Seqs:
     """Return the allowed passages with a token."""
     seqs = words.seqs[words.find(token)[0]]
     return seqs if allowed is None else seqs[np.isin(seqs, allowed)]
 
 
-def _find_candidates(
-    word: str, stems: Term, words: Tokens, allowed: Seqs | None
-) -> dict[str, tuple[int, Seqs]]:
-    """Return the nearest stems, each with the distance from the word's stem, and passages."""
+def _correct(
+    connection: Connection, word: str, stems: set[str], words: Words, allowed: Seqs | None
+) -> str:
+    """Return the nearest word as a passage spells it, "" if there is no near one."""
+    from rapidfuzz.distance import OSA
+
+    distances = _near_stems(word, stems, words)
+    held = {token: _seqs_with(token, words, allowed) for token in distances if token.isalpha()}
+    found = sorted((distances[token], -len(of), token) for token, of in held.items() if len(of))
+    candidates = {token: held[token] for *_, token in found[:_CANDIDATES]}
+    read = {seq for of in candidates.values() for seq in of[:: 1 + len(of) // _READ].tolist()}
+    columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
+    texts = connection.execute(columns.where(among(chunks.c.seq, read)))
+    # A stem and its words begin with the same letters: only such words are analysed.
+    begins = {re.escape(token[: max(3, len(token) - _LONGEST_ENDING)]) for token in candidates}
+    begin = re.compile("|".join(begins), re.IGNORECASE).search
+    pieces = set(" ".join(chain.from_iterable(texts)).split()) if candidates else ()
+    likely = " ".join(one for one in pieces if begin(one if one.isascii() else _plain(one)))
+    most, spelt = _most_edits(word), []
+    analyzers = analyzers_of(words.languages, is_passage=True)
+    parts = ((*_LETTERS.findall(raw), *CASED.findall(raw)) for raw in raw_words(likely))
+    for written in set(chain.from_iterable(parts)):
+        folded = _plain(written)
+        distance, others = OSA.distance(word, folded), (Counter(word) - Counter(folded)).total()
+        for token in {token for one in analyzers for token in one.tokens_of([written])}:
+            is_near = min((OSA.distance(stem, token) for stem in stems), default=most + 1) <= most
+            if token in candidates and distance <= most + _LONGEST_ENDING * is_near:
+                uses = -len(candidates[token])
+                spelt.append((distance, others, uses, written.istitle(), written))
+    return min(spelt)[-1] if spelt else ""
+
+
+def _near_stems(word: str, stems: set[str], words: Words) -> dict[str, int]:
+    """Return indexed stems near the word, its beginnings or its stems, with the edits between."""
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    near = {word[: len(word) - cut] for cut in range(_LONGEST_ENDING + 1)} | set(stems)
-    width = max(len(letter.encode()) for letter in word)  # bytes of a character
-    sizes = _LEAST_LETTERS - 2, (len(word) + _most_edits(word)) * width
-    prefixes = (word[0], word[1] + word[0])  # the first two letters may be swapped
-    choices = {token for prefix in prefixes for token in words.tokens(prefix, *sizes)}
+    queries = {word[: len(word) - cut] for cut in range(_LONGEST_ENDING + 1)} | stems
+    letters, most = "".join({word, *stems}), _most_edits(word)
+    others = most * max(len(letter.encode()) for letter in word)
+    prefixes = {word[0], word[1] + word[0]}  # the first two letters may be swapped
+    near = {one for start in prefixes for one in words.tokens(start, letters, others)}
+    choices = {one for one in near if _LEAST_LETTERS - 2 <= len(one) <= len(word) + most}
     # A wrong letter can also change the stem: "ordinay", but "ordinari" for "ordinary".
-    analyzers = analyzers_of(words.languages)
-    variants = {analyzer.token(one) or "" for one in _one_edit(word) for analyzer in analyzers}
-    nearest = {
-        stem: 1
-        for stem in variants
-        if stem in choices or (not stem.startswith(word[0]) and len(words.find(stem)[0]))
+    variants = {
+        analyzer.token(one) or ""
+        for one in _one_edit(word)
+        for analyzer in analyzers_of(words.languages)
     }
-    of_stems: dict[str, int] = {}
-    for query in filter(_most_edits, near):
+    begun = {one for one in variants if one.startswith(word[0])}
+    nearest = dict.fromkeys((begun & choices) | set(filter(words.is_known, variants - begun)), 1)
+    for query in filter(_most_edits, queries):
         for token, distance, _ in process.extract(
             query, choices, scorer=OSA.distance, score_cutoff=_most_edits(query), limit=None
         ):
             nearest[token] = min(distance, nearest.get(token, distance))
-            if query in stems:
-                of_stems[token] = min(distance, of_stems.get(token, distance))
-    seqs = {token: _seqs_with(token, words, allowed) for token in nearest if token.isalpha()}
-    found = sorted((nearest[token], -len(of), token) for token, of in seqs.items() if len(of))
-    return {
-        token: (of_stems.get(token, len(word)), seqs[token]) for *_, token in found[:_CANDIDATES]
-    }
+    return nearest
 
 
 def _one_edit(word: str) -> Iterator[str]:
@@ -148,34 +155,3 @@ def _one_edit(word: str) -> Iterator[str]:
         yield from (f"{before}{letter}{after}" for letter in letters)
         yield from (f"{before}{letter}{after[1:]}" for letter in ["", *letters] if after)
         yield before + after[1:2] + after[:1] + after[2:]
-
-
-def _spell(
-    connection: Connection,
-    word: str,
-    candidates: Mapping[str, tuple[int, Seqs]],
-    languages: Iterable[str],
-) -> str:
-    """Return the nearest word as a passage spells it, "" if there is no near one."""
-    from rapidfuzz.distance import OSA
-
-    read = {seq for _, of in candidates.values() for seq in of[:: 1 + len(of) // _READ].tolist()}
-    columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
-    pieces: set[str] = set()
-    for title, headings, text in connection.execute(columns.where(among(chunks.c.seq, read))):
-        pieces.update(" ".join([title, *chain(*read_headings(headings)), text]).split())
-    # A stem and its words begin with the same letters: only such words are analysed.
-    begins = {re.escape(token[: max(3, len(token) - _LONGEST_ENDING)]) for token in candidates}
-    begin = re.compile("|".join(begins), re.IGNORECASE).search
-    likely = " ".join(one for one in pieces if begin(one if one.isascii() else _plain(one)))
-    spelt, analyzers = [], analyzers_of(languages, is_passage=True)
-    parts = ((*_LETTERS.findall(raw), *CASED.findall(raw)) for raw in raw_words(likely))
-    for written in set(chain(*parts)):
-        folded = _plain(written)
-        distance, others = OSA.distance(word, folded), (Counter(word) - Counter(folded)).total()
-        for token in {token for one in analyzers for token in one.tokens_of([written])}:
-            of_stem, seqs = candidates.get(token, (0, ()))
-            is_near_stem = of_stem <= _most_edits(word)
-            if len(seqs) and distance <= _most_edits(word) + _LONGEST_ENDING * is_near_stem:
-                spelt.append((distance, others, -len(seqs), written.istitle(), written))
-    return min(spelt)[-1] if spelt else ""
