@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from catalog.core.errors import InputError
 from catalog.core.settings.loading import flatten
 from catalog.core.user_search import RankedHit
-from catalog.evaluation.comparison import ALPHA, MetricRow, PipelineComparison, QueryDelta, Stratum
+from catalog.evaluation.comparison import ALPHA, PipelineComparison
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import Expected, GoldenQuery
-from catalog.evaluation.metrics import PRIMARY, RunScores, Timing
+from catalog.evaluation.metrics import PRIMARY
 from catalog.evaluation.report_charts import (
-    Axis,
     delta_chart,
     delta_side,
     interval_axis,
@@ -25,65 +24,121 @@ from catalog.evaluation.report_charts import (
     latency_chart,
 )
 from catalog.evaluation.report_text import (
-    NO_BREAK,
-    NOT_KNOWN,
     View,
     compile_words,
     cut_excerpt,
-    format_chance,
-    format_count,
     format_difference,
     format_filters,
-    format_ms,
-    format_p,
     format_score,
-    format_share,
     format_value,
     make_anchor,
     render_template,
     shorten,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
-from catalog.evaluation.significance import MIN_QUERIES, TIE, PairedTest
+from catalog.evaluation.significance import TIE
 
-OUTCOME_MARKS = {"better": "▲", "worse": "▼", "no difference": "≈", "too few to tell": "…"}
-_MEANINGS = {
-    "nDCG": "right documents early, the best first",
-    "RR": "how early the first right one is",
-    "R": "right documents in the first {k}",
-    "Success": "any right one in the first {k}",
-    "P": "share of the first {k} that is right",
-}
+LARGEST = 10  # wins and losses shown in full
+SHOWN = 10  # documents of a list
+_MAX_LABELS = 20
+_MAX_EXPLAIN_LINES = 12
+_SPAN_CHARS = 160
+_UNMOVED = ("none", "", "")
 
 
-def run_times(run: BackendRun) -> list[float]:
-    """Return all measured milliseconds of a run."""
-    return [ms for outcome in run.outcomes.values() for ms in outcome.ms]
+def render_report(
+    comparison: PipelineComparison, *, created: datetime, gates: Sequence[GateResult] = ()
+) -> str:
+    """Render the report as one HTML page that needs neither network access nor scripts.
+
+    ``gates`` are the gates that were set, with their decisions. Equal comparisons and dates give
+    equal pages. All text from outside is escaped; characters that cannot be shown or encoded are
+    replaced, so the page can always be written as UTF-8.
+    """
+    return render_template("report.html.j2", build_page(comparison, created, gates))
 
 
-def key_figures(comparison: PipelineComparison) -> Iterator[tuple[str, str, str]]:
-    """Yield the main numbers: label, baseline, candidate."""
-    before, after = comparison.baseline_scores, comparison.candidate_scores
-    for label, metric in (
-        ("The first document is right", "Success@1"),
-        ("A right one is in the first five", "Success@5"),
-    ):
-        yield label, format_share(before.means[metric]), format_share(after.means[metric])
-    yield (
-        "Median time to answer",
-        _format_timing(before.latency)[0],
-        _format_timing(after.latency)[0],
-    )
+def write_report(
+    comparison: PipelineComparison,
+    path: Path,
+    *,
+    created: datetime,
+    gates: Sequence[GateResult] = (),
+) -> None:
+    """Write the report; raises like :func:`write_page`."""
+    write_page(render_report(comparison, created=created, gates=gates), path)
 
 
-def facts(comparison: PipelineComparison) -> Iterator[tuple[str, str]]:
-    """Yield names and values of backends, golden set and dataset."""
-    golden, before, after = comparison.golden, comparison.baseline, comparison.candidate
-    yield "Dataset", " and ".join(dict.fromkeys((before.dataset, after.dataset)))
-    yield "Golden set", f"{golden.name}, digest {golden.digest[:12]}"
-    yield "Queries", f"{len(golden)}, {len(golden.answerable)} of them answerable"
-    depths = dict.fromkeys((before.top_k, after.top_k))
-    yield "Passages asked for", " and ".join(map(str, depths))
+def write_page(page: str, path: Path) -> None:
+    """Write a page in one step: readers see the old file or the new one, never a part.
+
+    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
+    """
+    unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        unfinished.write_bytes(page.encode())
+        unfinished.replace(path)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        with contextlib.suppress(OSError, ValueError):
+            unfinished.unlink(missing_ok=True)
+        raise InputError(f"cannot write the report {path}: {error}") from error
+
+
+def build_page(
+    comparison: PipelineComparison, created: datetime, gates: Sequence[GateResult] = ()
+) -> View:
+    """Build what the template shows beside the comparison's own numbers."""
+    numbered = enumerate(comparison.golden, start=1)
+    anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
+    before, after = comparison.baseline, comparison.candidate
+    runs = (before, after)
+    times = [[ms for outcome in run.outcomes.values() for ms in outcome.ms] for run in runs]
+    axis = interval_axis(row.test for row in comparison.metrics)
+    strata_axis = interval_axis(stratum.test for stratum in comparison.strata)
+    losses = [delta for delta in comparison.deltas if delta.delta < -TIE][:LARGEST]
+    wins = [delta for delta in reversed(comparison.deltas) if delta.delta > TIE][:LARGEST]
+    shown = {delta.query.id for delta in (*losses, *wins)}
+    others = [delta for delta in comparison.deltas if delta.query.id not in shown]
+    scores = {one.query.id: (one.baseline, one.candidate) for one in comparison.deltas}
+
+    def views(queries: Sequence[GoldenQuery], *, brief: bool = False) -> list[View]:
+        return [
+            query_view(
+                *(query, before, after, anchors[query.id]), scores=scores.get(query.id), brief=brief
+            )
+            for query in queries
+        ]
+
+    return {
+        "comparison": comparison,
+        "headline": comparison.verdict.rpartition(f": {PRIMARY} ")[0] or comparison.verdict,
+        "gates": [(one.failed, gate_mark(one), one.gate.text, gate_detail(one)) for one in gates],
+        "created": created.isoformat(sep=" ", timespec="minutes"),
+        "settings": compare_settings(before.identity, after.identity),
+        "axis": axis,
+        "metrics": [
+            (row, interval_mark(row.test, axis, row.test.enough and row.adjusted_p < ALPHA))
+            for row in comparison.metrics
+        ],
+        "strata_axis": strata_axis,
+        "strata": [
+            (row, interval_mark(row.test, strata_axis, row.outcome in ("better", "worse")))
+            for row in comparison.strata
+        ],
+        "deltas": delta_chart(comparison.deltas, anchors),
+        "latency": latency_chart((before.name, times[0]), (after.name, times[1])),
+        "badges": [badge(3), badge(0), badge(None)],
+        "losses": views([delta.query for delta in losses]),
+        "wins": views([delta.query for delta in wins]),
+        "others": views([delta.query for delta in others], brief=True),
+        "unanswerable": views(comparison.golden.unanswerable, brief=True),
+        "failures": [
+            (anchors[query.id], query.id, run.name, run.outcomes[query.id].error)
+            for query in comparison.golden
+            for run in runs
+            if run.outcomes[query.id].error
+        ],
+    }
 
 
 def compare_settings(
@@ -104,133 +159,6 @@ def compare_settings(
         for name in dict.fromkeys([*before, *after])
     ]
     return sorted(rows, key=lambda row: not row[3])
-
-
-def metric_row(row: MetricRow, axis: Axis) -> View:
-    """Return a metric's row, with its adjusted p."""
-    family, _, depth = row.metric.partition("@")
-    is_sure = row.test.enough and row.adjusted_p < ALPHA
-    mcnemar = ""
-    if row.mcnemar is not None:
-        p = format_p(row.mcnemar.p)
-        relation = p if p.startswith("<") else f"= {p}"
-        mcnemar = f"+{row.mcnemar.gained} −{row.mcnemar.lost}, p {relation}"
-    return _test_row(row.metric, row.test, axis, is_sure) | {
-        "meaning": _MEANINGS.get(family, "").format(k="one" if depth == "1" else depth),
-        "p": format_p(row.adjusted_p),
-        "mcnemar": mcnemar,
-    }
-
-
-def stratum_row(stratum: Stratum, axis: Axis) -> View:
-    """Return a stratum's row of the deciding metric."""
-    name = "all queries" if stratum.by == "all" else stratum.name
-    return _test_row(name, stratum.test, axis, stratum.outcome in ("better", "worse")) | {
-        "meaning": stratum.by,
-        "outcome": stratum.outcome,
-        "outcome_mark": OUTCOME_MARKS[stratum.outcome],
-    }
-
-
-def _test_row(name: str, test: PairedTest, axis: Axis, is_sure: bool) -> View:
-    counts = test.wins_ties_losses
-    interval = test.interval
-    return {
-        "name": name,
-        "n": test.n,
-        "baseline": format_score(test.baseline_mean),
-        "candidate": format_score(test.candidate_mean),
-        "difference": format_difference(test.difference),
-        "interval": f"{format_difference(interval.low)} to {format_difference(interval.high)}",
-        "p": format_p(test.p),
-        "wins": counts.wins,
-        "ties": counts.ties,
-        "losses": counts.losses,
-        "mark": interval_mark(test, axis, is_sure=is_sure),
-    }
-
-
-def stage_rows(comparison: PipelineComparison) -> Iterator[tuple[str, ...]]:
-    """Yield stages with median and 95th percentile of the baseline, then of the candidate.
-
-    The total time comes first, then the stages that either reports; empty if neither was timed.
-    """
-    if not any(run_times(run) for run in (comparison.baseline, comparison.candidate)):
-        return
-    before, after = comparison.baseline_scores, comparison.candidate_scores
-    yield "whole answer", *_format_timing(before.latency), *_format_timing(after.latency)
-    for name in dict.fromkeys([*before.stages, *after.stages]):
-        old, new = before.stages.get(name), after.stages.get(name)
-        yield name, *_format_timing(old), *_format_timing(new)
-
-
-def failure_rows(
-    comparison: PipelineComparison, anchors: Mapping[str, str]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield anchor, query id, search and reason of every failure, in the golden set's order."""
-    for query in comparison.golden:
-        for run in (comparison.baseline, comparison.candidate):
-            reason = run.outcomes[query.id].error
-            if reason:
-                yield anchors[query.id], query.id, run.name, shorten(reason)
-
-
-def rate_rows(comparison: PipelineComparison) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, meaning, baseline and candidate of the rates that the metrics do not cover."""
-    before, after = _rates(comparison.baseline_scores), _rates(comparison.candidate_scores)
-    for (name, meaning, old), (_, _, new) in zip(before, after, strict=True):
-        yield name, meaning, old, new
-
-
-def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
-    unanswerable = scores.unanswerable
-    doubted = unanswerable.doubted
-    return [
-        ("Failed", "queries that raised an error", format_count(scores.failed)),
-        ("Empty", "queries that got no passage", format_share(scores.empty_rate)),
-        (
-            "Stability",
-            "queries with the same ranking when asked again",
-            format_share(scores.stability),
-        ),
-        ("Low confidence", "answers flagged as doubtful", format_share(scores.low_confidence_rate)),
-        ("Scope violations", "passages that filters forbid", format_count(scores.scope_violations)),
-        ("Exact recall", "recall@10 of queries of kind exact", format_share(scores.exact_recall)),
-        (
-            "Temporal recall",
-            "labelled moments found in the first 5",
-            format_share(scores.temporal_recall),
-        ),
-        (
-            "Different documents",
-            "among the first 10 passages, on average",
-            f"{scores.distinct_documents:.1f}",
-        ),
-        ("Judged", "of the first 10 documents", format_share(scores.means.get("Judged@10"))),
-        (
-            "Unanswerable, answered",
-            "got passages although no document answers",
-            f"{unanswerable.answered} of {unanswerable.n}",
-        ),
-        (
-            "Unanswerable, doubted",
-            "of these, flagged as doubtful",
-            NOT_KNOWN if doubted is None else f"{doubted} of {unanswerable.answered}",
-        ),
-    ]
-
-
-def _format_timing(times: Timing | None) -> tuple[str, str]:
-    if times is None:
-        return NOT_KNOWN, NOT_KNOWN
-    return format_ms(times.p50), format_ms(times.p95)
-
-
-SHOWN = 10  # documents of a list
-_MAX_LABELS = 20
-_MAX_EXPLAIN_LINES = 12
-_SPAN_CHARS = 160
-_UNMOVED = ("none", "", "")
 
 
 def query_view(
@@ -387,153 +315,3 @@ def _label(label: Expected, before: Mapping[str, int], after: Mapping[str, int])
         "candidate": format_value(after.get(label.path)),
         "is_found": label.path in before or label.path in after,
     }
-
-
-LARGEST = 10  # wins and losses shown in full
-
-
-def render_report(
-    comparison: PipelineComparison, *, created: datetime, gates: Sequence[GateResult] = ()
-) -> str:
-    """Render the report as one HTML page that needs neither network access nor scripts.
-
-    ``gates`` are the gates that were set, with their decisions. Equal comparisons and dates give
-    equal pages. All text from outside is escaped; characters that cannot be shown or encoded are
-    replaced, so the page can always be written as UTF-8.
-    """
-    return render_template("report.html.j2", build_page(comparison, created, gates))
-
-
-def write_report(
-    comparison: PipelineComparison,
-    path: Path,
-    *,
-    created: datetime,
-    gates: Sequence[GateResult] = (),
-) -> None:
-    """Write the report; raises like :func:`write_page`."""
-    write_page(render_report(comparison, created=created, gates=gates), path)
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write a page in one step: readers see the old file or the new one, never a part.
-
-    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
-    """
-    unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        unfinished.write_bytes(page.encode())
-        unfinished.replace(path)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        with contextlib.suppress(OSError, ValueError):
-            unfinished.unlink(missing_ok=True)
-        raise InputError(f"cannot write the report {path}: {error}") from error
-
-
-def build_page(
-    comparison: PipelineComparison, created: datetime, gates: Sequence[GateResult] = ()
-) -> View:
-    """Build everything that the template shows of a comparison."""
-    numbered = enumerate(comparison.golden, start=1)
-    anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
-    before, after = comparison.baseline, comparison.candidate
-    axis = interval_axis(row.test for row in comparison.metrics)
-    strata_axis = interval_axis(stratum.test for stratum in comparison.strata)
-    losses, wins, others = _largest_changes(comparison.deltas)
-    return {
-        "baseline": before.name,
-        "candidate": after.name,
-        "outcome": comparison.outcome,
-        "outcome_mark": OUTCOME_MARKS[comparison.outcome],
-        "headline": comparison.verdict.rpartition(f": {PRIMARY} ")[0] or comparison.verdict,
-        "lead": list(lead_sentences(comparison)),
-        "verdict": comparison.verdict,
-        "warnings": [shorten(warning, 600) for warning in comparison.warnings],
-        "gates": [(one.failed, gate_mark(one), one.gate.text, gate_detail(one)) for one in gates],
-        "figures": list(key_figures(comparison)),
-        "facts": list(facts(comparison)),
-        "created": created.isoformat(sep=" ", timespec="minutes"),
-        "settings": compare_settings(before.identity, after.identity),
-        "axis": axis,
-        "metrics": [metric_row(row, axis) for row in comparison.metrics],
-        "strata_axis": strata_axis,
-        "strata": [stratum_row(stratum, strata_axis) for stratum in comparison.strata],
-        "deltas": delta_chart(comparison.deltas, anchors),
-        "latency": latency_chart((before.name, run_times(before)), (after.name, run_times(after))),
-        "stages": list(stage_rows(comparison)),
-        "badges": [badge(3), badge(0), badge(None)],
-        "losses": [_delta_view(delta, comparison, anchors) for delta in losses],
-        "wins": [_delta_view(delta, comparison, anchors) for delta in wins],
-        "others": [_delta_view(delta, comparison, anchors, brief=True) for delta in others],
-        "unanswerable": [
-            query_view(query, before, after, anchors[query.id], brief=True)
-            for query in comparison.golden.unanswerable
-        ],
-        "failures": list(failure_rows(comparison, anchors)),
-        "rates": list(rate_rows(comparison)),
-    }
-
-
-def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
-    """Yield the verdict in sentences for a reader who knows no metric."""
-    test, outcome = comparison.primary, comparison.outcome
-    candidate, baseline = comparison.candidate.name, comparison.baseline.name
-    numbers = (
-        f"{PRIMARY} is {format_score(test.candidate_mean)} against "
-        f"{format_score(test.baseline_mean)}"
-    )
-    difference = format_difference(test.difference)
-    low, high = format_difference(test.interval.low), format_difference(test.interval.high)
-    range_ = f"between {low} and {high}"
-    questions = f"{test.n} question{'s' if test.n != 1 else ''} with known answers"
-    if outcome == "too few to tell":
-        yield (
-            f"There {'is' if test.n == 1 else 'are'} only {questions}; with fewer than "
-            f"{MIN_QUERIES} nothing is decided. On these {numbers}, a difference of {difference} "
-            f"(95{NO_BREAK}% interval {range_})."
-        )
-        return
-    if outcome == "no difference":
-        yield f"On {questions}, {numbers}, where 1 would be the right order every time."
-        yield (
-            f"The difference of {difference} may be luck: the 95{NO_BREAK}% interval "
-            f"runs {range_}, and chance alone would do as much in {format_chance(test.p)}."
-        )
-        return
-    way = "earlier" if outcome == "better" else "later"
-    yield (
-        f"On {questions}, {candidate} shows the right documents {way} than {baseline}: "
-        f"{numbers}, where 1 would be the right order every time."
-    )
-    yield (
-        f"The difference of {difference} is hardly luck: it lies {range_} with "
-        f"95{NO_BREAK}% confidence, and chance alone would do as much in {format_chance(test.p)}."
-    )
-
-
-def _largest_changes(
-    deltas: Iterable[QueryDelta],
-) -> tuple[list[QueryDelta], list[QueryDelta], list[QueryDelta]]:
-    """Return the largest losses and the largest wins, each largest first, and the rest."""
-    ordered = list(deltas)
-    losses = [delta for delta in ordered if delta.delta < -TIE][:LARGEST]
-    wins = [delta for delta in reversed(ordered) if delta.delta > TIE][:LARGEST]
-    query_ids = {delta.query.id for delta in (*losses, *wins)}
-    return losses, wins, [delta for delta in ordered if delta.query.id not in query_ids]
-
-
-def _delta_view(
-    delta: QueryDelta,
-    comparison: PipelineComparison,
-    anchors: Mapping[str, str],
-    *,
-    brief: bool = False,
-) -> View:
-    return query_view(
-        delta.query,
-        comparison.baseline,
-        comparison.candidate,
-        anchors[delta.query.id],
-        scores=(delta.baseline, delta.candidate),
-        brief=brief,
-    )

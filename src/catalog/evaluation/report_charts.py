@@ -63,7 +63,7 @@ def interval_axis(tests: Iterable[PairedTest]) -> Axis:
     return Axis(min(ends) - margin, max(ends) + margin)
 
 
-def interval_mark(test: PairedTest, axis: Axis, *, is_sure: bool) -> View:
+def interval_mark(test: PairedTest, axis: Axis, is_sure: bool) -> View:
     """Return a test's interval on the axis; ``is_sure`` if it does not contain 0."""
     low, high = test.interval.low, test.interval.high
     return {

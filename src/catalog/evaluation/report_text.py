@@ -62,7 +62,7 @@ def template_environment(package: str) -> Environment:
     """Return the templates of a package; text from outside is escaped and made showable."""
     import jinja2
 
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -70,6 +70,18 @@ def template_environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {
+        "chance": format_chance,
+        "difference": format_difference,
+        "filters": format_filters,
+        "ms": format_ms,
+        "number": format_count,
+        "p": format_p,
+        "score": format_score,
+        "share": format_share,
+        "shorten": shorten,
+    }
+    return environment
 
 
 def render_template(name: str, page: object) -> str:
@@ -77,9 +89,7 @@ def render_template(name: str, page: object) -> str:
     environment = template_environment("catalog.evaluation")
     if name.endswith(".md.j2"):
         environment = environment.overlay(autoescape=False, finalize=_as_plain_markdown)
-    return environment.get_template(name).render(
-        page=page, filters=format_filters, ms=format_ms, shorten=shorten
-    )
+    return environment.get_template(name).render(page=page)
 
 
 def _as_plain_markdown(value: object) -> object:
@@ -146,8 +156,10 @@ def format_count(value: int | None) -> str:
     return NOT_KNOWN if value is None else f"{value:,}"
 
 
-def format_ms(ms: float) -> str:
+def format_ms(ms: float | None) -> str:
     """Format milliseconds in a readable unit: ``0.05 ms``, ``1.2 s``."""
+    if ms is None:
+        return NOT_KNOWN
     if ms >= 1000:
         return f"{ms / 1000:.3g} s" if ms < 999_500 else f"{ms / 1000:,.0f} s"
     if ms >= 10:
