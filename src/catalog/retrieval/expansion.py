@@ -11,8 +11,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, Field
@@ -113,7 +114,11 @@ class ExpansionReply(BaseModel):
 
 
 class ExpansionSource(Protocol):
-    """A source of other words for a query; it may be slow, be wrong, or raise."""
+    """A source of other words for a query; it may be slow, be wrong, or raise.
+
+    Sources of the same ``fingerprint`` share cached replies. Lines that repeat the ``prompt`` are
+    recognised.
+    """
 
     @property
     def name(self) -> str:
@@ -121,11 +126,11 @@ class ExpansionSource(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for source, model and prompt; equal ones share cached replies."""
+        """Return a name for source, model and prompt."""
 
     @property
     def prompt(self) -> str:
-        """Return the prompt, to recognise replies that repeat it."""
+        """Return the prompt."""
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for unchecked lines; raises whatever the model raises."""
@@ -161,18 +166,12 @@ class LexVecSource:
         return filled or parse_lines(complete(self._llm, asked))
 
 
-class HydeSource:
+class HydeSource(LexVecSource):
     """Asks for one passage that might answer the query (HyDE, arXiv 2212.10496)."""
 
-    prompt = HYDE_PROMPT
-
     def __init__(self, llm: LanguageModel) -> None:
-        self._llm, self.name = llm, f"hyde {llm.name}"
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a name for source, model and prompt."""
-        return make_fingerprint("hyde", self._llm.identity, self.prompt)
+        super().__init__(llm, HYDE_PROMPT)
+        self.name = f"hyde {llm.name}"
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for one passage; no line when the model answers nothing."""
@@ -226,10 +225,9 @@ def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) 
     """Explain why the best lexical hit makes expansion unnecessary; "" if it does not.
 
     BM25 scores are mapped to 0-1 by ``s / (1 + s)``. The best must reach ``score`` and lead by
-    ``gap`` over the second (over 0 without a second).
+    ``gap`` over the second.
     """
-    normalised = [max(0.0, raw) / (1 + max(0.0, raw)) for raw in scores[:2]]
-    best, second = (*normalised, 0.0, 0.0)[:2]
+    best, second = (*(raw / (1 + raw) for raw in scores[:2]), 0.0, 0.0)[:2]
     if not scores or best < score or best - second < gap:
         return ""
     return f"the best lexical hit is certain: {best:.2f}, {best - second:.2f} ahead"
@@ -241,11 +239,10 @@ def one_line(text: str) -> str:
 
 
 def parse_lines(reply: str) -> list[ExpansionLine]:
-    """Read the lines of a reply in order; skip lines of unknown form, and never raise.
+    """Read the ``lex:``, ``vec:`` and ``hyde:`` lines of a reply in order, and never raise.
 
-    A line is ``lex:``, ``vec:`` or ``hyde:`` in any case followed by a text. Bullets, numbers, bold
-    marks and quotes are removed. JSON, also inside other text, may be an object with these keys, or
-    a list of objects with ``kind`` and ``text``.
+    Bullets, numbers, bold marks and quotes are removed. JSON, also inside other text, may be an
+    object with these keys, or a list of objects with ``kind`` and ``text``.
     """
     reply = reply[:_LONGEST_REPLY]
     for opening, closing in ("{}", "[]"):
@@ -289,17 +286,12 @@ def _strip_marks(text: str) -> str:
 def filter_lines(
     lines: Iterable[ExpansionLine], query: str, prompt: str
 ) -> tuple[list[ExpansionLine], list[Dropped]]:
-    """Return the lines to search, at most :data:`MOST` of each kind, and the others.
+    """Return the lines to search, at most :data:`MOST` of each kind, and the others with reasons.
 
-    Reasons: ``instructions`` (labels, placeholders, the model talking about itself, a line of 3 or
-    4 words or 5 words in a row that are in ``prompt`` but not in the query), ``length``
-    (:data:`LENGTHS`), ``no query term`` (a lex line without any), ``nothing new`` (only words of
-    the query), ``duplicate`` (also a hyde line equal to a vec line), ``too many``.
+    ``instructions``: labels, placeholders, the model talking about itself, words of the ``prompt``.
     """
     asked, left = frozenset(_ANALYZER.tokens(query)), dict(MOST)
-    kept: list[ExpansionLine] = []
-    dropped: list[Dropped] = []
-    seen: set[Hashable] = set()
+    kept, dropped, seen = list[ExpansionLine](), list[Dropped](), set[Hashable]()
     for raw in lines:
         line = ExpansionLine(raw.kind, one_line(raw.text))
         tokens, plain = frozenset(_ANALYZER.tokens(line.text)), _normalise(line.text)
@@ -323,19 +315,17 @@ def filter_lines(
             reason = "too many"
         if reason:
             dropped.append((line, reason))
-            continue
-        seen.add(meaning)
-        left[line.kind] -= 1
-        kept.append(line)
+        else:
+            seen.add(meaning)
+            left[line.kind] -= 1
+            kept.append(line)
     return kept, dropped
 
 
 def describe_dropped(dropped: Sequence[Dropped]) -> Iterator[str]:
     """Yield ``dropped: vec "the line" (its reason), …``, long lines cut, if there are any."""
-    told = []
-    for (kind, text), reason in ((astuple(line), reason) for line, reason in dropped):
-        short = text if len(text) <= _TOLD else f"{text[: _TOLD - 1].rstrip()}…"
-        told.append(f'{kind} "{short}" ({reason})')
+    short = ((line, shorten(line.text, _TOLD, placeholder="…"), why) for line, why in dropped)
+    told = [f'{line.kind} "{text}" ({why})' for line, text, why in short]
     if told:
         yield f"dropped: {', '.join(told)}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, reduce
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from itertools import chain, compress, pairwise
 from operator import or_
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from catalog.store.lexical.analysis import (
     WORD,
     Analyzer,
     Term,
+    analyzers_of,
     fold,
     indexed_text,
     raw_words,
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
     from catalog.store.lexical.base import LexicalEngine
 
+_SCRIPTS = re.compile(f"({UNSPACED.pattern})|{UNSPACED.pattern.replace('[', '[^', 1)}")
 _END = r"\s;:()"  # what ends a piece of text, which is a word or several with joints
+_AFTER = r""".,!?'"\]}"""  # signs after a plain word
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
@@ -47,7 +50,6 @@ _LETTERS = re.compile(r"[^\W_]+")
 _MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
 _LONGEST_ENDING = 3  # letters that other forms of a word may have or lack
 _ENDING = re.compile(r"(?<=\w\w)(?:ings?|i?e[sd]|[esy])$")
-_MOST_PIECES = 1_000  # cached for one query's passages
 
 
 class Match(NamedTuple):
@@ -72,14 +74,13 @@ def has_word(word: Word, tokens: int) -> bool:
     return any(tokens & way == way for way in word)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueryWords:
     """The distinct words of a query, each as the bits of its tokens; stop words have none.
 
     ``raws`` are the same words as in the query. ``tokens`` maps each token of ``language`` to its
     bit; texts must be in the same language. Tokens in ``together`` match only next to each other:
-    10 and kg for ``10kg``. Matches in pieces of text are cached, because passages for one query
-    share many words.
+    10 and kg for ``10kg``.
     """
 
     words: tuple[Word, ...]
@@ -87,7 +88,6 @@ class QueryWords:
     language: str = "english"
     together: int = 0
     raws: tuple[str, ...] = ()
-    _pieces: dict[str, list[Match]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
         """Return the words of a text that have a token of the query, in order, without overlaps.
@@ -95,28 +95,21 @@ class QueryWords:
         In scripts without spaces a word would be half a sentence; only the matching characters are
         returned.
         """
-        if not self.tokens:
-            return []
-        lowered, matches = text.lower(), list[Match]()
-        if len(lowered) != len(text):  # as that of a Turkish capital I with a dot
-            lowered = "".join(letter.lower()[0] for letter in text)
-        for found in _pieces_with(tuple(self.tokens)).finditer(lowered):
-            start, piece = found.start(), text[found.start() : found.end()]
-            of_piece = self._pieces.get(piece)
-            if of_piece is None:
-                if len(self._pieces) >= _MOST_PIECES:
-                    self._pieces.clear()
-                of_piece = self._pieces[piece] = list(self._matches_within(piece))
-            for low, high, bits in of_piece:
-                matches.append(Match(start + low, start + high, bits))
-        if not self.together:
+        matches, together = list[Match](), self.together
+        for piece in _pieces_with(tuple(self.tokens)).finditer(text) if self.tokens else ():
+            at = piece.start()
+            of_piece = _matches_in(self, piece[0])
+            matches += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
+        if not together:
             return matches
-        is_kept = [bool(match.tokens & ~self.together) for match in matches]
-        for at, (one, other) in enumerate(pairwise(matches)):
-            if other.start - one.end <= 1 and one.tokens & self.together & ~other.tokens:
-                for place, match in ((at, one), (at + 1, other)):
-                    is_kept[place] |= bool(match.tokens & self.together)
-        return list(compress(matches, is_kept))
+        joined = {
+            match
+            for one, other in pairwise(matches)
+            if other.start - one.end <= 1 and one.tokens & together & ~other.tokens
+            for match in (one, other)
+            if match.tokens & together
+        }
+        return [match for match in matches if match.tokens & ~together or match in joined]
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
         """Return how well matches cover the query: (distinct words, distinct tokens, count)."""
@@ -125,64 +118,43 @@ class QueryWords:
 
     def rank_of(self, tokens: int) -> tuple[int, int]:
         """Return how many distinct words these tokens make up, and how many they are."""
-        words = 0
-        for word in self.words:  # no function call here, for speed
-            for way in word:
-                if tokens & way == way:
-                    words += 1
-                    break
-        return words, tokens.bit_count()
-
-    def _matches_within(self, piece: str) -> Iterator[Match]:
-        for word in WORD.finditer(piece):
-            first, tokens = word.start(1), self._bits(word[1])
-            if not tokens or not UNSPACED.search(word[1]):
-                yield from [Match(first, word.end(1), tokens)] if tokens else []
-                continue
-            start = end = tokens = 0
-            for low, high in _parts(word[1]):  # runs of characters whose pairs match
-                part = word[1][low:high]
-                bits = self.tokens.get(fold(part), 0) if UNSPACED.match(part) else self._bits(part)
-                if bits and tokens and low > end:
-                    yield Match(first + start, first + end, tokens)
-                    tokens = 0
-                if bits:
-                    start, end, tokens = start if tokens else low, high, tokens | bits
-            if tokens:
-                yield Match(first + start, first + end, tokens)
-
-    def _bits(self, text: str) -> int:
-        found = _passage_analyzer(self.language).tokens(text)
-        return unite(self.tokens.get(token, 0) for token in found)
+        return sum(has_word(word, tokens) for word in self.words), tokens.bit_count()
 
 
-def _parts(word: str) -> Iterator[tuple[int, int]]:
-    """Return single characters and overlapping pairs of unspaced scripts, and other words."""
-    at = 0
-    for run in UNSPACED.finditer(word):
-        yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))
-        start, at = run.span()
-        for low in range(start, at):
-            yield from ((low, high) for high in (low + 1, low + 2) if high <= at)
-    yield from (other.span(1) for other in WORD.finditer(word, at))
+@lru_cache(maxsize=5_000)  # the passages of a search share many words
+def _matches_in(words: QueryWords, piece: str) -> list[Match]:
+    found, bit_of = list[Match](), words.tokens
+    (analyzer,) = analyzers_of([words.language], is_passage=True)
+    parts: list[tuple[int, int, Sequence[str]]] = []
+    for run in _SCRIPTS.finditer(piece):
+        first, end = run.span()
+        if run[1] is None:
+            inner = WORD.finditer(piece, first, end)
+            parts += [(*word.span(1), analyzer.tokens(word[1])) for word in inner]
+        else:  # without spaces: characters and pairs of them
+            spans = [(at, at + size) for at in range(first, end) for size in (1, 2)]
+            parts += [(low, high, [fold(piece[low:high])]) for low, high in spans if high <= end]
+    for start, end, tokens in parts:
+        if bits := unite([bit_of[token] for token in tokens if token in bit_of]):
+            if found and start <= found[-1].end:
+                start, _, before = found.pop()
+                bits |= before
+            found.append(Match(start, end, bits))
+    return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _pieces_with(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern of lower-case pieces of text that may have one of the tokens.
+    """Return a pattern of pieces of text that may have one of the tokens.
 
-    Stems and words begin with the same letters, but for accents and joints. Short stems may also
-    have another letter: ``age`` of aging, ``sky`` of skies, ``die`` of dying.
+    A plain word begins with the same letters as its stem. Short stems may also have another letter:
+    ``age`` of aging, ``sky`` of skies, ``die`` of dying. A piece with joints, digits, capitals
+    inside or letters beyond ASCII may have any token.
     """
-    heads = {token[:3] if len(token) > 3 else token[:2] for token in map(str.lower, tokens)}
-    spelt = "|".join(sorted({re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads}))
-    may_match = rf"{spelt}|[^\x00-\x7f]|[^a-z0-9{_END}]\w"
-    return re.compile(rf"(?<![^{_END}])[^{_END}]*?(?:{may_match})[^{_END}]*")
-
-
-@cache
-def _passage_analyzer(language: str) -> Analyzer:
-    return Analyzer(language, is_passage=True)
+    heads = {one[: max(2 + (len(one) > 3), min(5, len(one) - 2))] for one in tokens}
+    spelt = "|".join(sorted(re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads))
+    other = rf"[A-Za-z]?+[a-z]*+[{_AFTER}]*+[^{_END}{_AFTER}]"
+    return re.compile(rf"(?<![^{_END}])[!-'*-/<-@\[-^`{{-~]*+(?:(?i:{spelt})|{other})[^{_END}]*+")
 
 
 @lru_cache(maxsize=256)
@@ -218,11 +190,7 @@ def query_words(query: str, language: str = "english") -> QueryWords:
 
 
 def cover_of(chunk: Chunk, query: str, found: FoundWords = NO_WORDS) -> float:
-    """Return the share (0 to 1) of the query's distinct words that a passage contains.
-
-    The index's postings know it for the passages of a search. For others it is read from the text,
-    title and headings, where a word without a weight weighs as much as the heaviest.
-    """
+    """Return the share (0 to 1) of the query's words in a passage, from postings or its text."""
     if (known := found.covers.get(chunk.seq)) is not None:
         return known
     above = (chunk.title, *chunk.heading_path, *find_columns(chunk.context))
@@ -237,7 +205,7 @@ def query_coverage(
 ) -> float:
     """Return the share of the query's words in a passage and its headings, 0 to 1.
 
-    Any passage covers a query of stop words only.
+    Any passage covers a query of stop words only. A word without a weight counts as the heaviest.
     """
     language, asked_in = language_of_words(text), language_of_words(query)
     if language != asked_in:  # otherwise the query's stop words would count as missing
@@ -247,8 +215,7 @@ def query_coverage(
     if not words.words:
         return 1.0
     tokens = unite(match.tokens for part in (text, *headings) for match in words.matches(part))
-    heaviest = max(weights.values(), default=1.0)
-    sizes = [weights.get(raw, heaviest) for raw in words.raws]
+    sizes = _sizes(words.raws, weights)
     has = [has_word(word, tokens) for word in words.words]
     return sum(compress(sizes, has)) / sum(sizes)
 
@@ -262,13 +229,11 @@ def find_words(
     seqs: Iterable[int],
 ) -> FoundWords:
     """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first."""
-    dataset = restriction.dataset
     first = hits[0].seq if hits else None
-    is_pasted = len(text.split()) > MOST_TYPED
-    if is_pasted:  # , maybe from a document that is indexed itself
+    if len(text.split()) > MOST_TYPED:  # pasted, maybe from a document that is indexed itself
         best = [hit.seq for hit in hits[:_MOST_COPIES]]
-        near, said = load_chunks(connection, dataset, best, damaged=[]), _runs_of_three(text)
-        of_each = {seq: _runs_of_three(near[seq].text) for seq in best if seq in near}
+        near, said = load_chunks(connection, engine.dataset, best, damaged=[]), _threes(text)
+        of_each = {seq: _threes(near[seq].text) for seq in best if seq in near}
         others = (seq for seq, runs in of_each.items() if len(runs & said) <= len(runs) / 2)
         first = next(others, first)
     if isinstance(engine, Bm25Engine):
@@ -277,17 +242,14 @@ def find_words(
         raws = list(dict.fromkeys(raw_words(text)))
         passages, counts = engine.document_counts(raws)
         counted = dict(zip(raws, counts, strict=True))
-        rarest, rarity, is_name = _rarest(counted, passages)
+        found, rarest = _weigh(counted, passages)
         # The best hits for that word come first; hits with a part of a compound word follow.
         rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
-        weights = {raw: term_weight(passages, count) for raw, count in counted.items() if count}
-        with_it = frozenset(hit.seq for hit in rare)
-        found = FoundWords(1.0, weights, with_it, rarity, is_name, first)
+        found = replace(found, rare=frozenset(hit.seq for hit in rare), first=first)
     if first is None or first in found.covers:
         return found
-    read = load_chunks(connection, dataset, [first], damaged=[])
-    cover = max((cover_of(chunk, text) for chunk in read.values()), default=1.0)
-    return replace(found, cover=cover)
+    read = load_chunks(connection, engine.dataset, [first], damaged=[])
+    return replace(found, cover=max((cover_of(one, text) for one in read.values()), default=1.0))
 
 
 def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[int]) -> FoundWords:
@@ -305,61 +267,60 @@ def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[in
             terms.setdefault(raw, of_word)
     if not terms:
         return FoundWords(covers=dict.fromkeys(rows.tolist(), 1.0), first=first)
-    counted = {raw: index.count(of_word) for raw, of_word in terms.items()}
-    weights = {raw: term_weight(len(index), n) for raw, n in counted.items() if n}
-    rarest, rarity, is_name = _rarest(counted, len(index))
-    heaviest = max(weights.values(), default=1.0)
-    sizes = np.array([weights.get(raw, heaviest) for raw in terms])
+    found, rarest = _weigh({raw: index.count(held) for raw, held in terms.items()}, len(index))
 
     def has(term: Term) -> Mask:
-        found: Mask = np.logical_or.reduce([index.has(token, rows) for token in term])
-        return found
+        held: Mask = np.logical_or.reduce([index.has(token, rows) for token in term])
+        return held
 
-    held, is_unsure = [], np.zeros(len(rows), dtype=np.bool_)
+    masks, is_unsure = [], np.zeros(len(rows), dtype=np.bool_)
     for raw, (whole, *parts) in terms.items():
-        unite_parts = np.logical_or if UNSPACED.search(raw) else np.logical_and
-        is_held = has(tuple(token for token in whole if " " not in token))
+        mask = has(tuple(token for token in whole if " " not in token))
         if parts:
-            is_held = is_held | unite_parts.reduce([has(part) for part in parts])
+            unite_parts = np.logical_or if UNSPACED.search(raw) else np.logical_and
+            mask = mask | unite_parts.reduce([has(part) for part in parts])
         for token in whole:
             if " " in token:
-                is_unsure |= index.has(token, rows) & ~is_held
-        held.append(is_held)
-    mask, is_sure = np.array(held), ~is_unsure
-    covers = np.where(mask.all(axis=0), 1.0, sizes @ mask / sizes.sum())
+                is_unsure |= index.has(token, rows) & ~mask
+        masks.append(mask)
+    held, is_sure = np.array(masks), ~is_unsure
+    sizes = np.array(_sizes(terms, found.weights))
+    covers = np.where(held.all(axis=0), 1.0, sizes @ held / sizes.sum())
     rare = next((one for one in terms.get(rarest, ()) if index.count([one])), None)
-    return FoundWords(
-        cover=1.0 if first is None else float(mask[:, np.searchsorted(rows, first)].mean()),
-        weights=weights,
+    return replace(
+        found,
+        cover=1.0 if first is None else float(held[:, np.searchsorted(rows, first)].mean()),
         rare=frozenset() if rare is None else frozenset(rows[has(rare)].tolist()),
-        rarity=rarity,
-        is_name=is_name,
         first=first,
         covers=dict(zip(rows[is_sure].tolist(), covers[is_sure].tolist(), strict=True)),
     )
 
 
-def _rarest(counted: Mapping[str, int], passages: int) -> tuple[str, float, bool]:
-    """Return the rarest word, names first, how rare it is, and whether it looks like a name."""
+def _weigh(counted: Mapping[str, int], passages: int) -> tuple[FoundWords, str]:
+    """Return the words' weights and the rarity of the rarest, names first; and that word."""
+    weights = {raw: term_weight(passages, count) for raw, count in counted.items() if count}
     ranked = [
         (looks_like_name(raw), rarity, count, raw)
         for raw, count in counted.items()
         if (rarity := rarity_of(passages, count)) > 0
     ]
-    is_name, rarity, _, raw = max(ranked, default=(False, 0.0, 0, ""))
-    return raw, rarity, is_name
+    is_name, rarity, _, rarest = max(ranked, default=(False, 0.0, 0, ""))
+    return FoundWords(weights=weights, rarity=rarity, is_name=is_name), rarest
 
 
-def _runs_of_three(text: str) -> set[tuple[str, ...]]:
+def _sizes(raws: Iterable[str], weights: Mapping[str, float]) -> list[float]:
+    heaviest = max(weights.values(), default=1.0)
+    return [weights.get(raw, heaviest) for raw in raws]
+
+
+def _threes(text: str) -> set[tuple[str, ...]]:
+    """Return the runs of three words."""
     words = _LETTERS.findall(text.casefold())
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
 def looks_like_name(word: str) -> bool:
-    """Return whether a word looks like a name: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
-
-    Such a word has letters and a digit, an underscore, a dot or a capital inside, or capitals only.
-    """
+    """Return whether a word looks like a name: ``maxRetries``, ``rerere.enabled``, ``XK-320``."""
     return _NAME.search(word) is not None
 
 
@@ -389,13 +350,11 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     """Return 1.0 if a passage contains words exactly as written, less if nearly, 0.0 if not.
 
-    Title, headings and searched metadata count. A phrase may continue on the next line. Case counts
-    only for stop words in capitals: ``IT`` is not ``it``. The value is :data:`OTHER_JOINTS` for
-    names with other joints: ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg``
-    and ``10kg``.
+    A phrase may continue on the next line. Case counts only for stop words in capitals: ``IT`` is
+    not ``it``. The value is :data:`OTHER_JOINTS` for names with other joints: ``XK320`` and
+    ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
     """
-    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
-    text = unicodedata.normalize("NFC", text).translate(_DASHES)  # as queries are
+    text = unicodedata.normalize("NFC", _whole(chunk)).translate(_DASHES)  # as queries are
     folded, common = text.casefold(), stop_words("english")
     words = tuple(word.translate(_DASHES) for word in words)
 
@@ -412,15 +371,17 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     return OTHER_JOINTS if is_joined else 0.0
 
 
-def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
-    """Return whether a passage contains other forms of words, such as ``boats`` or ``baking``.
+def _whole(chunk: Chunk) -> str:
+    """Return title, headings, searched metadata and text."""
+    return indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
 
-    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change. Accents do not
-    count. Title, headings and searched metadata do. The caller has to make sure that the stems are
-    the same.
+
+def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
+    """Return whether a passage with the same stems has forms of the words: ``boats``, ``baking``.
+
+    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change.
     """
-    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
-    written = set(re.findall(r"\w+", fold(text)))
+    written = set(re.findall(r"\w+", fold(_whole(chunk))))
 
     def is_form(word: str, other: str) -> bool:
         short, long = sorted((word, other), key=len)
