@@ -4,7 +4,6 @@ import pytest
 from sqlalchemy import event
 
 from catalog.core.errors import UnknownDatasetError
-from catalog.library import indexing
 from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, open_qdrant_library, write
@@ -61,9 +60,7 @@ def test_words_are_found_after_the_full_text_in_the_store_was_emptied(home):
         assert len(service.search("walrus", dataset="docs", mode="lexical")) == 1
 
 
-def test_an_update_asks_the_store_few_things(tmp_path, monkeypatch):
-    # what compares words and vectors searches for 64 passages, each with statements of its own
-    monkeypatch.setattr(indexing, "refresh_agreement", lambda *_: None)
+def test_an_update_asks_the_store_few_things(tmp_path):
     notes = {f"n{number}_dot_md": f"# Note {number}\n\nWalrus {number}." for number in range(12)}
     write(tmp_path / "notes", **notes)
     statements = []
@@ -72,10 +69,10 @@ def test_an_update_asks_the_store_few_things(tmp_path, monkeypatch):
         engine = library.database.engine
         event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
         assert Indexer(library).update("notes").unchanged == 12
-        assert len(statements) <= 25
+        assert len(statements) <= 15
         write(tmp_path / "notes", n3_dot_md="# Note 3\n\nAn otter.")
         statements.clear()
         assert Indexer(library).update("notes").updated == 1
-        assert len(statements) <= 65
+        assert len(statements) <= 40
         first = SearchServiceV2(library).search("otter", dataset="notes")[0]
         assert first.path == "n3.md"  # found at once

@@ -133,7 +133,7 @@ def test_the_vector_leg_alone_still_answers(by_chance):
 def test_few_passages_say_nothing_of_their_vectors(tmp_path):
     library, _ = open_topics(tmp_path, ChanceEncoder(), documents=LEAST_PASSAGES - 1)
     with library:
-        assert read_agreement(library.database, "notes") is None
+        assert library.database.meta("agreement:notes") is None
         assert SearchServiceV2(library).parts.balance("notes").shift == 0.0
 
 

@@ -83,7 +83,7 @@ def test_a_changed_text_is_an_error_for_its_document_alone(database, statement):
     assert other.text == "Bake the bread."
 
 
-def test_a_changed_vector_counts_as_missing_and_the_next_write_replaces_it(database):
+def test_a_changed_vector_counts_as_missing(database):
     vector = np.array([1, 2, 3], dtype=np.float32)
     save = {"fingerprint": "f", "now": NOW}
     with database.write() as connection:
@@ -93,8 +93,6 @@ def test_a_changed_vector_counts_as_missing_and_the_next_write_replaces_it(datab
         )
         assert set(embedding_cache.load(connection, ["k", "l"])) == {"l"}
         assert find_damaged_vectors(connection) == ["k"]
-        embedding_cache.save(connection, {"k": vector}, **save)
-        assert find_damaged_vectors(connection) == []
 
 
 def test_published_documents_have_checksums(database):

@@ -29,7 +29,6 @@ from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.sidecars import Originals, Sidecars
 from catalog.ingest.sync_report import Failure
 from catalog.store import Database, manifest
-from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
 from catalog.store.recordings import read_originals
 
@@ -49,12 +48,12 @@ class StoredFiles:
     root: str = ""
 
     @classmethod
-    def load(cls, database: Database, dataset: str) -> StoredFiles:
+    def load(cls, database: Database, dataset: str, root: str) -> StoredFiles:
         """Read the stored files and documents; all are empty if the dataset does not exist."""
         with database.read() as connection:
             entries = manifest.entries(connection, dataset)
             documents = manifest.known_documents(connection, dataset)
-            return cls(dataset, entries, documents, find_root(connection, dataset))
+            return cls(dataset, entries, documents, root)
 
     def paths_of(self, file: str) -> AbstractSet[str]:
         """Return the paths of a file's documents; a picture, for example, has none."""
@@ -124,16 +123,20 @@ class FolderChanges:
         root: Path,
         dataset: str,
         *,
+        former: str,
         settings: IngestSettings,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         **options: Any,
     ) -> FolderChanges:
-        """List a folder or file as :func:`discover` does; ``options`` are the constructor's."""
+        """List a folder or file as :func:`discover` does; ``options`` are the constructor's.
+
+        ``former`` is the folder from which the dataset was built before, "" if there is none.
+        """
         check_dataset_name(dataset)
         limits = ReadLimits.of(settings)
         listing = discover(root, include=include, exclude=exclude, limits=limits)
-        return cls(listing, StoredFiles.load(database, dataset), limits=limits, **options)
+        return cls(listing, StoredFiles.load(database, dataset, former), limits=limits, **options)
 
     def claim(self, path: str, file: str) -> str:
         """Return the file that owns the path now: this one, or another."""

@@ -229,11 +229,8 @@ class SyncRun:
             return
         with self._database.write() as connection:
             entries = [self._settle(connection, outcome) for outcome in self._files_read]
-            files = [entry.file for entry in entries]
-            counts = manifest.count_documents(connection, self._dataset, files)
-            entries = [replace(entry, documents=counts[entry.file]) for entry in entries]
-            manifest.record(connection, self._dataset, *entries)
-        self._files_read = []
+            manifest.record(connection, self._dataset, *entries, *self._moved)
+        self._files_read, self._moved = [], []
 
     def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
         """Remove a file's documents that are gone from it; return its manifest entry."""
@@ -274,8 +271,9 @@ class SyncRun:
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
                 llm_cache.purge(connection)
-            told = manifest.excuse(connection, dataset, changes.told_fingerprint)
-        self.failed = [failure for failure in self.failed if failure.path not in told]
+            if self.failed:
+                told = manifest.excuse(connection, dataset, changes.told_fingerprint)
+                self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, without the counts of the dataset's present content."""

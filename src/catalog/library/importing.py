@@ -13,7 +13,7 @@ from catalog.ingest.sync_report import Failure, Progress, Silent
 from catalog.library.indexing import Indexer, derive_vectors, derive_words
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
-from catalog.store.embedding_cache import count_waiting, settle_waiting
+from catalog.store.embedding_cache import count_waiting, is_noted_waiting, settle_waiting
 from catalog.store.portable import Import, portable_file
 
 
@@ -76,7 +76,8 @@ def import_chunks(
             library.require_dataset(dataset)  # it may have been removed since
             derive_words(library, dataset, later)
             with library.database.write() as connection:
-                is_waiting = settle_waiting(connection, dataset)
+                settle_waiting(connection, dataset)
+                is_waiting = is_noted_waiting(connection, dataset)
             if is_waiting:
                 pipeline = IndexingSettings(library, dataset).build()
                 report = embed_waiting(library.database, dataset, pipeline, progress=progress)

@@ -121,7 +121,7 @@ class Indexer:
                 include=stored.include if include is None else include,
                 exclude=stored.exclude if exclude is None else exclude,
             )
-            changes = self._compare(wanted, pipeline.fingerprint, options)
+            changes = self._compare(wanted, pipeline.fingerprint, options, stored.root)
             is_noted = stored == replace(wanted, root=str(changes.top))
             report = sync(
                 database,
@@ -152,8 +152,9 @@ class Indexer:
         notes += (*report.notes, *made.notes(), *embedding.notes, *later.values())
         notes += self._language_notes(dataset) if embedding.embedded else ()
         with database.read() as connection:
-            incomplete, _ = embedding_cache.count_waiting(connection, dataset)
-            totals = count_totals(connection, dataset, none_waits=incomplete == 0)
+            totals, incomplete = count_totals(connection, dataset, by_note=True), 0
+            if totals.vectors < totals.windows:
+                incomplete, _ = embedding_cache.count_waiting(connection, dataset)
         if totals.chunks >= MANY_PASSAGES and library.settings.rag_v2.vector_engine == "flat":
             faster = "IDX_RAG_V2__VECTOR_ENGINE=qdrant searches them faster"
             notes += (f"{totals.chunks:,} passages: {faster}",)
@@ -184,7 +185,7 @@ class Indexer:
             embedding_cache.require_model(library.database, library.wanted_model)
         applied = options.get("apply_settings", False)
         made = IndexingSettings(library, dataset, apply_settings=applied)
-        changes = self._compare(stored, made.fingerprint, options)
+        changes = self._compare(stored, made.fingerprint, options, stored.root)
         most = library.settings.rag_v2.ingest.max_missing_fraction
         preview = preview_sync(library.database, changes, most)
         notes = preview.notes + made.notes()
@@ -202,7 +203,7 @@ class Indexer:
         )
 
     def _compare(
-        self, source: StoredDataset, pipeline: str, options: ComparedAs | RunOptions
+        self, source: StoredDataset, pipeline: str, options: ComparedAs | RunOptions, former: str
     ) -> FolderChanges:
         if not source.root:
             raise SourceError(
@@ -213,6 +214,7 @@ class Indexer:
             self._library.database,
             Path(source.root),
             source.name,
+            former=former,
             settings=self._library.settings.rag_v2.ingest,
             include=source.include,
             exclude=source.exclude,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,14 +33,13 @@ class IndexingSettings:
         ours = {name: getattr(rag, name) for name in default_shaping()}
         self._wanted = manifest.DatasetSettings(library.settings.preset, ours)
         with library.database.read() as connection:
-            noted = manifest.read_dataset_settings(connection, dataset)
-            made_by = manifest.count_pipelines(connection, dataset)
-        self._before = noted if made_by else None
+            noted = manifest.read_dataset_settings(connection, dataset, in_use=True)
+            made_by = Counter() if noted else manifest.count_pipelines(connection, dataset)
+        self._before = noted
         self.settings = (None if apply_settings else self._before) or self._wanted
         self.to_note = None if self.settings == noted else self.settings
         self.fingerprint = self._fingerprint(self.settings)
-        is_lost = noted is None and made_by and not apply_settings
-        if is_lost and self.fingerprint not in made_by:
+        if made_by and not apply_settings and self.fingerprint not in made_by:
             raise ConfigError(
                 f"the record of the settings of {dataset!r} is missing, and the settings now are "
                 f"different: use the ones it was made with, or cut its {made_by.total()} "

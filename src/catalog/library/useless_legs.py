@@ -23,7 +23,7 @@ import numpy as np
 from catalog.core.errors import StoreDamagedError
 from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
-from catalog.store.restriction import Restriction
+from catalog.store.restriction import Restriction, read_chunk_ids
 from catalog.store.vectors.flat import draw_passages, read_windows
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ def refresh_agreement(library: Library, dataset: str) -> None:
     """
     with library.database.read() as connection:
         seqs = draw_passages(connection, dataset, PASSAGES)
-        names = [
-            one.chunk_id for one in load_chunks(connection, dataset, seqs, damaged=[]).values()
-        ]
+        is_enough = len(seqs) >= LEAST_PASSAGES
+        names = read_chunk_ids(connection, dataset, seqs).values() if is_enough else ()
     state = sha256_hex(json.dumps([library.wanted_model.fingerprint, sorted(names)]))
     kept = _read(library.database, dataset)
-    if kept.get("state") != state or kept.get("agreement") is None:
+    if not is_enough:
+        if kept:
+            library.database.set_meta(f"agreement:{dataset}", "{}")
+    elif kept.get("state") != state or kept.get("agreement") is None:
         agreement, useless = find_useless_leg(library, dataset)
         entry = json.dumps({"state": state, "agreement": agreement, "useless": useless})
         library.database.set_meta(f"agreement:{dataset}", entry)

@@ -65,7 +65,7 @@ def _compare(
         if has_role:
             seen = role_scope(parts.database, parts.settings, params.role, [dataset])
             rows = allowed_seqs(connection, Restriction(dataset, seen))
-            total = count_totals(connection, dataset, none_waits=True).chunks
+            total = count_totals(connection, dataset, by_note=True).chunks
             hidden = 0 if rows is None else total - len(rows)
     name, started = parts.rag.baseline, time.perf_counter()
     paths, v2_ms = [path for result in results for path in result.paths], results.elapsed_ms

@@ -104,6 +104,7 @@ class Following(ABC, Generic[State]):
         if held is None and len(state) >= WORTH_SAVING:
             with suppress(OSError):  # optional: it only saves the next process the work
                 self._write(state)
+                self._forget_removed()
         return state
 
     def save(self) -> State:
@@ -185,8 +186,11 @@ class Following(ABC, Generic[State]):
             for left in folder.glob("*.new"):
                 if time.time() - left.stat().st_mtime > _ABANDONED:
                     left.unlink()
-            with self.database.read(latest=True) as connection:
-                if read_stamp(connection, self.dataset) is None:  # removed meanwhile
-                    self.file.unlink()
-                    folder.rmdir()
-                    folder.parent.rmdir()
+
+    def _forget_removed(self) -> None:
+        """Remove the file of a dataset that was removed while a search wrote it."""
+        with self.database.read(latest=True) as connection:
+            if read_stamp(connection, self.dataset) is None:
+                self.file.unlink()
+                self.file.parent.rmdir()
+                self.file.parent.parent.rmdir()

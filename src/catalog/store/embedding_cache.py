@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Select,
     delete,
@@ -45,7 +46,6 @@ from catalog.store.schema import (
     embeddings,
     meta,
 )
-from catalog.store.sql_forms import put_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 
 Side = Literal["query", "document"]
-_WAITING = "waiting:"  # prefix of the key of a dataset's note
 _LEAD = 16  # about the tokens of title and headings in front of a window
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 
@@ -76,22 +75,21 @@ def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
 def save(
     connection: Connection, vectors: Mapping[str, Vector], *, fingerprint: str, now: float
 ) -> None:
-    """Store vectors; a key that has an undamaged vector keeps it.
+    """Store vectors; a key that has a vector keeps it.
 
     Stored chunks that waited for one are found by it from this transaction on. Raises
     :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
     require_fingerprint(connection, fingerprint)
-    stored = load(connection, vectors) if vectors else {}
-    new = {key: encode(vector) for key, vector in vectors.items() if key not in stored}
-    if new:
-        made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
-        rows = [
-            {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
-            for key, blob in new.items()
-        ]
-        put_rows(connection, embeddings, rows)
-        change_stamp(connection, _users(new), now, rows=False)
+    made = {"fingerprint": fingerprint, "side": "document", "created_at": now}
+    rows = [
+        {"embed_key": key, "vector": blob, "checksum": vector_checksum(key, blob)} | made
+        for key, blob in ((key, encode(vector)) for key, vector in vectors.items())
+    ]
+    put = insert(embeddings).on_conflict_do_nothing()
+    counting = connection.execution_options(preserve_rowcount=True)
+    if rows and counting.execute(put, rows).rowcount:
+        change_stamp(connection, _users(vectors), now, rows=False)
 
 
 def datasets_of(connection: Connection, keys: Iterable[str]) -> list[str]:
@@ -208,27 +206,35 @@ class WaitingChunk:
     tokens: int
 
 
+def waiting_key(dataset: str) -> str:
+    """Return the key in ``meta`` of the note that passages of the dataset wait for vectors."""
+    return f"waiting:{dataset}"
+
+
 def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
     """Note that passages of the dataset wait for vectors, if some of these documents' do."""
-    of_these = _waiting(select(chunks.c.seq)).where(among(chunks.c.document_id, document_ids))
-    row = select(literal(f"{_WAITING}{dataset}"), literal("yes")).where(of_these.exists())
+    _note_if(connection, dataset, among(chunks.c.document_id, document_ids))
+
+
+def settle_waiting(connection: Connection, dataset: str) -> None:
+    """Look whether passages of the dataset wait for vectors, and note the result."""
+    of_it = chunks.c.dataset == dataset
+    none_waits = ~_waiting(select(chunks.c.seq)).where(of_it).exists()
+    is_note = meta.c.key == waiting_key(dataset)
+    if not connection.execute(delete(meta).where(is_note, none_waits)).rowcount:
+        _note_if(connection, dataset, of_it)
+
+
+def _note_if(connection: Connection, dataset: str, where: ColumnElement[bool]) -> None:
+    waiting = _waiting(select(chunks.c.seq)).where(where).exists()
+    row = select(literal(waiting_key(dataset)), literal("yes")).where(waiting)
     note = insert(meta).from_select(["key", "value"], row)
     connection.execute(note.on_conflict_do_nothing())
 
 
-def settle_waiting(connection: Connection, dataset: str) -> bool:
-    """Look whether passages of the dataset wait for vectors; note the result and return it."""
-    waiting = _waiting(select(chunks.c.seq)).where(chunks.c.dataset == dataset).limit(1)
-    if connection.scalar(waiting) is not None:
-        set_meta(connection, f"{_WAITING}{dataset}", "yes")
-        return True
-    forget_waiting(connection, dataset)
-    return False
-
-
 def forget_waiting(connection: Connection, dataset: str) -> None:
     """Note that no passage of the dataset waits for a vector."""
-    connection.execute(delete(meta).where(meta.c.key == f"{_WAITING}{dataset}"))
+    connection.execute(delete(meta).where(meta.c.key == waiting_key(dataset)))
 
 
 def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:
@@ -310,7 +316,7 @@ def is_noted_waiting(connection: Connection, names: DatasetNames) -> bool:
     A vector that was lost later is noticed by :func:`settle_waiting`.
     """
     here = (names,) if isinstance(names, str) else names
-    return any(read_meta(connection, f"{_WAITING}{name}") is not None for name in here)
+    return any(read_meta(connection, waiting_key(name)) is not None for name in here)
 
 
 def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:

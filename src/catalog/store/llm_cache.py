@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, delete, insert, select, true
+from sqlalchemy import Connection, delete, select, true
 
 from catalog.core.ids import sha256_hex
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
+from catalog.store.sql_forms import put_rows
 
 Kind = Literal["expansion", "rerank", "answer"]
 
@@ -51,14 +52,12 @@ def save(
     connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
     """Store answers; they replace those with the same keys."""
-    drop(connection, entries)
-    made = {"kind": kind, "model": model, "created_at": now}
+    made = {"kind": kind, "model": model, "created_at": now, "hits": 0}
     rows = [
         {"key": key, "value": entry.value, "text_hash": entry.text_hash} | made
         for key, entry in entries.items()
     ]
-    if rows:
-        connection.execute(insert(llm_cache), rows)
+    put_rows(connection, llm_cache, rows)
 
 
 def purge(connection: Connection) -> int:

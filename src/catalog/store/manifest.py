@@ -9,13 +9,24 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, true, update
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    null,
+    select,
+    true,
+    update,
+)
 
 from catalog.core.documents import part_label
 from catalog.store.filter_sql import among
 from catalog.store.recordings import read_originals
 from catalog.store.schema import chunks, dataset_settings, documents, manifest
-from catalog.store.sql_forms import first_number
+from catalog.store.sql_forms import first_number, put_rows
 
 State = Literal["done", "kept", "partial", "failed"]
 """``kept``: the file can no longer be read, and its documents are from an earlier content."""
@@ -54,11 +65,15 @@ def entries(connection: Connection, dataset: str, *files: str) -> dict[str, Mani
 
 
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
-    """Record the results of reading these distinct files; they replace earlier entries."""
-    if noted:
-        forget(connection, dataset, [entry.file for entry in noted])
-        rows = [asdict(entry) | {"dataset": dataset} for entry in noted]
-        connection.execute(insert(manifest), rows)
+    """Record the results of reading these files, and the number of documents that each has now."""
+    of = documents.c
+    is_of = (of.dataset == bindparam("of_dataset")) & (of.file == bindparam("of_file"))
+    count = select(func.count()).where(is_of).scalar_subquery()
+    rows = [
+        asdict(entry) | {"dataset": dataset, "of_dataset": dataset, "of_file": entry.file}
+        for entry in noted
+    ]
+    put_rows(connection, manifest, rows, documents=count)
 
 
 def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -> set[str]:
@@ -103,13 +118,6 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
         path: {"content_hash": content_hash, "pipeline": pipeline, "file": file}
         for path, content_hash, pipeline, file in connection.execute(query)
     }
-
-
-def count_documents(connection: Connection, dataset: str, files: Iterable[str]) -> Counter[str]:
-    """Count the live documents of each file."""
-    of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
-    query = select(documents.c.file, func.count()).where(of_files).group_by(documents.c.file)
-    return Counter({row.file: row[1] for row in connection.execute(query)})
 
 
 def find_incomplete(connection: Connection, dataset: str) -> list[tuple[str, int, int]]:
@@ -216,11 +224,15 @@ class FileCounts:
 
 def count_files(connection: Connection, dataset: str) -> FileCounts:
     """Count the dataset's files as of the last run."""
-    joined = select(documents.c.file).join(chunks, chunks.c.document_id == documents.c.id)
-    found = connection.scalars(joined.where(documents.c.dataset == dataset).distinct())
-    query = select(manifest.c.file, manifest.c.reason).where(manifest.c.dataset == dataset)
-    reasons: dict[str, str | None] = {row.file: row.reason for row in connection.execute(query)}
-    indexed = {*found, *(read_originals(connection, dataset) & reasons.keys())}
+    of, has_passages = documents.c, literal(1).label("has_passages")
+    query = select(manifest.c.file, manifest.c.reason, literal(0).label("has_passages"))
+    joined = select(of.file, null(), has_passages).join(chunks, chunks.c.document_id == of.id)
+    found = joined.where(of.dataset == dataset).distinct()
+    rows = connection.execute(query.where(manifest.c.dataset == dataset).union_all(found)).all()
+    reasons: dict[str, str | None] = {row[0]: row[1] for row in rows if not row[2]}
+    indexed = {row[0] for row in rows if row[2]}
+    if reasons.keys() - indexed:
+        indexed |= read_originals(connection, dataset) & reasons.keys()
     without = [reason for file, reason in reasons.items() if file not in indexed]
     partly = filter(None, map(reasons.get, indexed))
     readable = len(indexed) + without.count(None)
@@ -245,9 +257,16 @@ class DatasetSettings:
     values: Mapping[str, Any]
 
 
-def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettings | None:
-    """Return the settings of the dataset, ``None`` if they are missing or damaged."""
+def read_dataset_settings(
+    connection: Connection, dataset: str, *, in_use: bool = False
+) -> DatasetSettings | None:
+    """Return the settings of the dataset, ``None`` if they are missing or damaged.
+
+    With ``in_use`` also if no document was made with them.
+    """
     query = select(dataset_settings).where(dataset_settings.c.dataset == dataset)
+    if in_use:
+        query = query.where(exists().where(documents.c.dataset == dataset))
     row = connection.execute(query).one_or_none()
     try:
         return None if row is None else DatasetSettings(row.preset, json.loads(row.settings))
@@ -257,11 +276,9 @@ def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettin
 
 def note_dataset_settings(connection: Connection, dataset: str, settings: DatasetSettings) -> None:
     """Store the settings of the dataset."""
-    is_it = dataset_settings.c.dataset == dataset
-    connection.execute(delete(dataset_settings).where(is_it))
     text = json.dumps(dict(settings.values), sort_keys=True)
     row = {"dataset": dataset, "preset": settings.preset, "settings": text}
-    connection.execute(insert(dataset_settings).values(row))
+    put_rows(connection, dataset_settings, [row])
 
 
 def count_pipelines(connection: Connection, dataset: str) -> Counter[str]:

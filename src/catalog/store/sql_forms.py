@@ -146,9 +146,11 @@ def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
     return _phrase(seq, web_query(literal(match, PlainText)))
 
 
-def put_rows(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows; each replaces the one with the same primary key."""
-    put, keys = insert(table), table.primary_key.columns  # SQLite has the same form
+def put_rows(
+    connection: Connection, table: Table, rows: list[dict[str, Any]], **computed: Any
+) -> None:
+    """Insert rows with computed values; each replaces the one with the same primary key."""
+    put, keys = insert(table).values(computed), table.primary_key.columns  # as in SQLite
     rest = {one.name: put.excluded[one.name] for one in table.columns if one.name not in keys}
     if rows:
         connection.execute(put.on_conflict_do_update(index_elements=keys, set_=rest), rows)

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, distinct, func, select, true
 
 from catalog.store.document_names import find_groups
+from catalog.store.embedding_cache import waiting_key
 from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.phrases import is_postgres
-from catalog.store.schema import chunk_windows, chunks, documents, embedded_windows
+from catalog.store.schema import (
+    chunk_windows,
+    chunks,
+    document_fields,
+    documents,
+    embedded_windows,
+    meta,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -60,17 +68,24 @@ class Totals:
     vectors: int
 
 
-def count_totals(connection: Connection, dataset: str, *, none_waits: bool = False) -> Totals:
+def count_totals(connection: Connection, dataset: str, *, by_note: bool = False) -> Totals:
     """Count documents, chunks, windows, and windows that have a vector.
 
-    ``none_waits`` promises that all windows have one, which saves most of the time.
+    ``by_note`` believes the store's note that none waits for one, which saves most of the time.
     """
     of_dataset = chunks.c.dataset == dataset
     outer = chunks.outerjoin(chunk_windows)
-    windows = connection.scalar(select(_COUNT).select_from(outer).where(of_dataset)) or 0
-    passages = connection.scalar(select(_COUNT).where(of_dataset)) or 0
-    stored = connection.scalar(select(_COUNT).where(documents.c.dataset == dataset)) or 0
-    groups = find_groups(connection, dataset).values()
+    counts = (
+        select(_COUNT).select_from(outer).where(of_dataset),
+        select(_COUNT).where(of_dataset),
+        select(_COUNT).where(documents.c.dataset == dataset),
+        select(meta.c.value).where(meta.c.key == waiting_key(dataset)),
+        select(document_fields.c.field).where(document_fields.c.field == "media").limit(1),
+    )
+    query = select(*(one.scalar_subquery() for one in counts))
+    windows, passages, stored, note, media = connection.execute(query).one()
+    none_waits = by_note and note is None
+    groups = find_groups(connection, dataset).values() if media else ()
     return Totals(
         documents=stored - sum(len(group) - 1 for group in groups),
         chunks=passages,
