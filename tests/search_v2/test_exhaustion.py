@@ -28,7 +28,7 @@ def is_exhausted(tmp_path):
 
         def search(mode, *, lexical=10, vector=10, fused=10):
             query, within = parse_query("tea", max_chars=100), Restriction("tea")
-            legs = plan_legs(parts, within, query.parts, mode, k_lex=lexical, k_dense=vector)
+            legs = plan_legs(within, query.parts, mode, k_lex=lexical, k_dense=vector)
             return find(parts, legs, Question("tea"), fused, StageLog()).is_exhausted
 
         yield search

@@ -176,7 +176,7 @@ def test_a_passage_that_repeats_a_pasted_query_under_a_title_does_not_set_its_co
 def test_the_rarest_word_and_the_passages_with_it_are_found(found_words):
     found, paths = found_words("common words about the zebra in quaggas")
     # zebra is in one passage of 100, which also has common, words and about: 4 of the 5 words
-    assert (found.rarity, found.bonus, paths) == (1.0, 0.5, {"p7.md"})
+    assert (found.rarity, found.is_name, paths) == (1.0, False, {"p7.md"})
     assert found.cover == pytest.approx(0.8)
     assert set(found.weights) == {"common", "words", "about", "zebra"}
     assert found.weights["zebra"] > found.weights["about"] > found.weights["words"]
@@ -188,14 +188,14 @@ def test_a_name_counts_for_more_than_a_rarer_word(found_words):
     for query in ("zebra maxRetries", "common maxRetries"):
         found, paths = found_words(query)
         assert found.is_name
-        assert found.rarity == found.bonus == pytest.approx(0.3932, abs=5e-4)
+        assert found.rarity == pytest.approx(0.3932, abs=5e-4)
         assert paths == {"p8.md", "p9.md"}
 
 
 def test_common_and_unknown_words_alone_are_not_rare(found_words):
     for text in ("common words", "quagga", "the of"):
         found, paths = found_words(text)
-        assert (found.rarity, found.bonus, paths) == (0.0, 0.0, set())
+        assert (found.rarity, paths) == (0.0, set())
 
 
 def test_a_passage_outside_the_scope_does_not_count_as_having_the_rare_word(found_words):

@@ -3,51 +3,32 @@
 import pytest
 from llama_index.core.schema import QueryBundle
 
-from builders import make_database, put
 from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
 from catalog.library.indexing import Indexer
-from catalog.retrieval.legs import LexicalLeg, Question, run_leg
+from catalog.retrieval.legs import LegQuery, Question, ranking
 from catalog.retrieval.parts import SearchParts
 from catalog.search_v2 import DatasetRetriever
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
+from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.restriction import Restriction
 from catalog.store.vectors.flat import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN
 
-WHOLE = Restriction("notes")
 
-
-@pytest.fixture
-def database(tmp_path):
-    opened = make_database(tmp_path)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def engine(database, tmp_path):
-    return Bm25Engine(WordIndex(database, "notes", tmp_path / "index"))
-
-
-def test_a_leg_with_a_sub_query_looks_for_that_whatever_it_is_given(database, engine):
-    put(database, "notes", "a.md", "flour")
-    put(database, "notes", "b.md", "salt")
-    leg = LexicalLeg(WHOLE, 10, SubQuery("lex", "salt"), database, engine)
-    run = run_leg(database, leg, Question("flour"))
-    assert (run.query, len(run.hits)) == (SubQuery("lex", "salt"), 1)
-
-
-def test_a_leg_that_breaks_records_it_in_its_run(database, engine, monkeypatch):
+def test_a_leg_that_breaks_records_it_in_its_run(tmp_path, notes, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(engine, "search", broken)
-    run = run_leg(database, LexicalLeg(WHOLE, 10, None, database, engine), Question("flour"))
-    assert (run.leg, list(run.hits), str(run.error)) == ("lexical", [], "ZeroDivisionError: inside")
+    with open_library(tmp_path / "home", WordEncoder()) as library:
+        Indexer(library).build(notes, "notes")
+        monkeypatch.setattr(Bm25Engine, "search", broken)
+        leg = LegQuery(SubQuery("lex", "flour"), Restriction("notes"), 10)
+        with ranking(SearchParts(library), [leg], Question("flour")) as (_, [run]):
+            assert (run.leg, list(run.hits)) == ("lexical", [])
     assert isinstance(run.error, EngineError)
+    assert str(run.error) == "ZeroDivisionError: inside"
 
 
 def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
@@ -60,6 +41,8 @@ def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
         asked = len(encoder.texts)
         [node] = retriever.retrieve(QueryBundle("anything else", embedding=vector))
         assert node.node.metadata["path"] == "bread.txt"
+        assert encoder.texts[asked:] == []
+        retriever.retrieve(QueryBundle("anything else", embedding=vector[1:]))
         assert encoder.texts[asked:] == ["anything else"]
 
 

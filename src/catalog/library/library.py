@@ -107,7 +107,7 @@ class Library:
             )
         return llm
 
-    @property
+    @cached_property
     def wanted_model(self) -> StoredModel:
         """The embedding model in the form in which a store records it."""
         encoder = self.model.encoder

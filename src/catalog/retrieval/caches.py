@@ -1,4 +1,4 @@
-"""Caches of models' answers: vectors in memory, expansions and scores in the store, too."""
+"""Caches of models' answers: vectors in memory, expansions and scores in the store."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
     Vector = npt.NDArray[np.float32]
 
-_SIZE = 50_000  # answers in memory
-
 
 class ModelCache:
-    """A cache that looks answers up in memory, then in the store; safe to share between threads.
+    """A cache of a model's answers in the store; safe to share between threads.
 
-    An answer expires ``lifetime`` seconds after it was saved, wherever it is found; 0 turns the
-    cache off. If the store is busy, nothing is written.
+    An answer expires ``lifetime`` seconds after it was saved; 0 turns the cache off. If the store
+    is busy, nothing is written.
     """
 
     def __init__(
@@ -36,40 +34,26 @@ class ModelCache:
         *,
         kind: Kind,
         lifetime: int,
-        size: int = _SIZE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._database, self._kind, self._lifetime, self._clock = database, kind, lifetime, clock
-        self._memory: LRUCache[str, tuple[str, float]] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the cached values as JSON, by key; leave out keys that are missing or expired."""
         if self._lifetime <= 0:
             return {}
-        after = self._clock() - self._lifetime
-        found = {key: cached for key in keys if (cached := self._memory.get(key)) is not None}
-        found = {key: cached for key, cached in found.items() if cached[1] > after}
-        if absent := [key for key in keys if key not in found]:
-            with self._database.read() as connection:
-                stored = llm_cache.load(connection, absent, after=after)
-            if stored:
-                self._remember(stored)
-                found |= stored
+        with self._database.read() as connection:
+            found = llm_cache.load(connection, keys, after=self._clock() - self._lifetime)
         return {key: value for key, (value, _) in found.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
-        """Cache answers of ``model``, and drop expired ones of this kind from the store."""
+        """Cache answers of ``model``, and drop expired ones of this kind."""
         if self._lifetime <= 0 or not entries:
             return
         now = self._clock()
-        self._remember({key: (entry.value, now) for key, entry in entries.items()})
         with suppress(StoreError), self._database.write(wait=False) as connection:
             llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
-
-    def _remember(self, entries: Mapping[str, tuple[str, float]]) -> None:
-        for key, entry in entries.items():
-            self._memory.put(key, entry)
 
 
 class QueryVectors:

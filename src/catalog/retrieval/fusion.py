@@ -47,6 +47,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
@@ -87,17 +89,11 @@ class FoundWords:
     first: Key | None = None
     covers: Mapping[Key, float] = field(default_factory=dict)
 
-    @property
-    def bonus(self) -> float:
-        """The bonus of a passage with the rarest word, in deviations."""
-        return self.rarity if self.is_name else self.rarity / 2
-
 
 NO_WORDS = FoundWords()
 
 
-@dataclass(frozen=True, slots=True)
-class RankedList:
+class RankedList(NamedTuple):
     """The ranked list of one leg for one sub-query: distinct keys with raw scores.
 
     ``spread`` is that of the scores of all chunks of the dataset; ``words`` are the query's words
@@ -211,16 +207,13 @@ def rrf(
     A list adds ``weight / (k + rank)``, with ranks from 1, and the best rank in a list of the
     original query a bonus: first, or second and third. Ties are ordered by best rank, then by key.
     """
-
-    def contribution(source: RankedList, rank: int, _score: float) -> float:
-        return source.weight / (k + rank)
-
-    def bonus(_key: Key, parts: Sequence[ListContribution]) -> float:
-        original = [part.rank for part in parts if part.source.origin == "original"]
-        best = min(original, default=4)
-        return bonus_first if best == 1 else bonus_second if best <= 3 else 0.0
-
-    return fuse(lists, contribution, bonus, unembedded)
+    best: dict[Key, int] = {}
+    for ranked in lists:
+        for rank, (key, _) in enumerate(ranked.hits if ranked.origin == "original" else (), 1):
+            best[key] = min(rank, best.get(key, rank))
+    of_rank = {1: bonus_first, 2: bonus_second, 3: bonus_second}
+    bonuses = {key: of_rank[rank] for key, rank in best.items() if rank in of_rank}
+    return fuse(lists, lambda one, rank, _score: one.weight / (k + rank), bonuses, unembedded)
 
 
 def relative_score(
@@ -230,12 +223,9 @@ def relative_score(
 
     If all scores of a list are equal, each of its passages gets the list's whole weight.
     """
-    bounds = {
-        id(ranked): (ranked.hits[-1][1], ranked.hits[0][1]) for ranked in lists if ranked.hits
-    }
 
     def contribution(source: RankedList, _rank: int, score: float) -> float:
-        low, high = bounds[id(source)]
+        low, high = source.hits[-1][1], source.hits[0][1]
         return source.weight * ((score - low) / (high - low) if high > low else 1.0)
 
     return fuse(lists, contribution, unembedded=unembedded)
@@ -259,11 +249,14 @@ def adaptive(
         least = _ENOUGH * words.rarity if first in words.rare else 0.0
         share = balance.vector_share(max(words.cover, least))
         shares = {"lexical": 1 - share, "vector": share}
-    weighted, scales = [], {}
+    weighted, bonuses = list[RankedList](), dict[Key, float]()
+    scales: dict[int, tuple[float, float]] = {}
     for ranked in lists:
-        weighted.append(replace(ranked, weight=ranked.weight * shares[ranked.leg]))
-        best, spread = ranked.hits[:DEPTH], ranked.spread
+        words, best, spread = ranked.words, ranked.hits[:DEPTH], ranked.spread
+        gained = ranked.weight * (words.rarity if words.is_name else words.rarity / 2)
+        bonuses |= dict.fromkeys(words.rare, gained)
         is_cut = best and (len(best) == DEPTH or ranked.leg == "vector")
+        weighted.append(ranked._replace(weight=ranked.weight * shares[ranked.leg]))
         floor = best[-1][1] if is_cut else 0.0
         scales[id(weighted[-1])] = floor, 1.0 if spread.is_flat else spread.deviation
 
@@ -271,10 +264,7 @@ def adaptive(
         floor, deviation = scales[id(source)]
         return source.weight * max(0.0, (score - floor) / deviation)
 
-    bonuses = {
-        key: ranked.weight * ranked.words.bonus for ranked in lists for key in ranked.words.rare
-    }
-    return fuse(weighted, contribution, lambda key, _parts: bonuses.get(key, 0.0), unembedded)
+    return fuse(weighted, contribution, bonuses, unembedded)
 
 
 def single(ranked: RankedList) -> list[FusedHit]:
@@ -285,7 +275,7 @@ def single(ranked: RankedList) -> list[FusedHit]:
 def fuse(
     lists: Sequence[RankedList],
     contribution: Callable[[RankedList, int, float], float],
-    bonus: Callable[[Key, Sequence[ListContribution]], float] = lambda _key, _parts: 0.0,
+    bonuses: Mapping[Key, float] = MappingProxyType({}),
     unembedded: AbstractSet[Key] = frozenset(),
 ) -> list[FusedHit]:
     """Sum up, by passage, the ``contribution`` of each (list, rank, raw score), and the bonus."""
@@ -300,9 +290,7 @@ def fuse(
             by_key.setdefault(key, []).append(ListContribution(source, rank, score, given))
     fused = []
     for key, parts in by_key.items():
-        added = bonus(key, parts)
+        added = bonuses.get(key, 0.0)
         score = sum([part.contribution for part in parts]) + added
-        hit = FusedHit(key, score, tuple(parts), added)
-        best_rank = min([part.rank for part in parts])
-        fused.append((-score, best_rank, key, hit))
-    return [hit for *_, hit in sorted(fused)]
+        fused.append(FusedHit(key, score, tuple(parts), added))
+    return sorted(fused, key=attrgetter("order"))

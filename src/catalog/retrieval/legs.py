@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.core.errors import (
     CatalogError,
@@ -20,18 +20,13 @@ from catalog.core.errors import (
 )
 from catalog.core.params import Mode
 from catalog.core.query import SubQuery, SubQueryKind
-from catalog.retrieval.expansion import (
-    Expander,
-    ExpansionLine,
-    describe_dropped,
-    explain_strong_signal,
-)
+from catalog.retrieval.expansion import Expander, describe_dropped, explain_strong_signal
 from catalog.retrieval.fusion import Leg
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.stages import StageLog
-from catalog.store import Database
+from catalog.store.chunks import require_dataset
 from catalog.store.derived import Following
-from catalog.store.embedding_cache import Side, require_fingerprint
+from catalog.store.embedding_cache import require_fingerprint
 from catalog.store.lexical.analysis import UNSPACED, WORD
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import find_signs
@@ -46,7 +41,9 @@ from catalog.store.restriction import (
     allowed_seqs,
     best_first,
     join_spreads,
+    read_stamps,
 )
+from catalog.store.statistics import count_vectors
 from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:
@@ -57,7 +54,6 @@ if TYPE_CHECKING:
 # lines 176 pass, and 17 % of other queries' answers.
 _FOUND, _SHARE, _LEAST = 100, 4, 2
 _UNUSED = "only the query itself is searched"
-_NEARER = 0.25  # of cosine; by bge-small, the best of twelve questions differ by .23 at most
 _HAS_WORD = re.compile(r"\w").search
 UNWRITTEN = "no passage contains these signs"
 UNSEARCHABLE = "the query has no words, or only words that are too common to search for"
@@ -67,8 +63,8 @@ class Question(NamedTuple):
     """A query's text, with an optional vector or texts to search by meaning instead.
 
     The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``; an
-    embedding of another model is ignored: see :func:`is_foreign`. ``loose`` are quoted phrases that
-    do not bind.
+    embedding that does not fit the store's model is ignored. ``loose`` are quoted phrases that do
+    not bind.
     """
 
     text: str
@@ -77,8 +73,7 @@ class Question(NamedTuple):
     loose: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LegRun:
+class LegRun(NamedTuple):
     """The answer of one leg to one sub-query: hits, best first, or an error.
 
     ``spread`` is that of the scores of all chunks of the dataset. ``fallback`` says why it was not
@@ -103,83 +98,25 @@ class LegRun:
         """The leg that ran."""
         return "lexical" if self.query.kind == "lex" else "vector"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the answer to the user's own query, not to other words for it."""
+        return self.query.origin == "original"
 
-@dataclass(frozen=True)
-class LegQuery(ABC):
-    """One leg of one search: the best ``top_k`` passages under a restriction.
 
-    With a ``sub_query`` it always searches for that, otherwise for the question it gets.
+class LegQuery(NamedTuple):
+    """One leg of one search: the best ``top_k`` passages for a query under a restriction.
+
+    Words of a lexical query are corrected if no passage in ``respell`` has them.
     """
 
+    query: SubQuery
     restriction: Restriction
     top_k: int
-    sub_query: SubQuery | None
-    kind: ClassVar[SubQueryKind] = "vec"
-
-    def about(self, question: Question) -> SubQuery:
-        """Return the sub-query to search for."""
-        return self.sub_query or SubQuery(self.kind, question.text)
-
-    def prepare(self, question: Question) -> Any:  # noqa: ARG002  (by words nothing is needed)
-        """Return what :meth:`rank` needs of models and servers, which no transaction waits for."""
-        return None
-
-    @abstractmethod
-    def rank(self, connection: Connection, sub_query: SubQuery, prepared: Any) -> LegRun:
-        """Return the answer in the state that the connection sees."""
-
-
-class Attempt(NamedTuple):
-    """What a step returned, or else its error, and the milliseconds it took."""
-
-    value: Any
-    error: CatalogError | None
-    ms: float
-
-
-def attempt(step: Callable[[], Any], passing: type[Exception] | tuple[()] = ()) -> Attempt:
-    """Call a step and record its error, unless it is of the ``passing`` kind."""
-    started, value, error = time.perf_counter(), None, None
-    try:
-        value = step()
-    except passing:
-        raise
-    except CatalogError as raised:
-        error = raised
-    except Exception as raised:  # noqa: BLE001 - recorded as the leg's failure
-        error = EngineError(f"{type(raised).__name__}: {raised}")
-        error.__cause__ = raised
-    return Attempt(value, error, (time.perf_counter() - started) * 1000)
-
-
-def prepare_leg(leg: LegQuery, question: Question) -> Attempt:
-    """Prepare a leg outside of transactions; record an exception."""
-    return attempt(partial(leg.prepare, question))
-
-
-def rank_leg(
-    connection: Connection, leg: LegQuery, question: Question, prepared: Attempt
-) -> LegRun:
-    """Return the leg's answer in the state that the connection sees; record an exception.
-
-    Only a :class:`ConfigError` for settings that make the index impossible is raised.
-    """
-    sub_query, (run, error, ms) = leg.about(question), prepared
-    if error is None:
-        run, error, took = attempt(partial(leg.rank, connection, sub_query, run), ConfigError)
-        ms += took
-    return replace(run, ms=ms) if run else LegRun(sub_query, leg.top_k, error=error, ms=ms)
-
-
-def run_leg(database: Database, leg: LegQuery, question: Question) -> LegRun:
-    """Return the leg's answer in the present state of the store; record an exception."""
-    prepared = prepare_leg(leg, question)
-    with database.snapshot(), database.read() as connection:
-        return rank_leg(connection, leg, question, prepared)
+    respell: Restriction | None = None
 
 
 def plan_legs(
-    parts: SearchParts,
     within: Restriction,
     queries: Iterable[SubQuery],
     mode: Mode,
@@ -190,60 +127,93 @@ def plan_legs(
 ) -> list[LegQuery]:
     """Return the legs of the mode for each sub-query, all under one restriction.
 
-    Phrases of a lexical sub-query also restrict its own leg. Its words are corrected if no passage
-    in ``respell`` has them.
+    Phrases of a lexical sub-query also restrict its own leg.
     """
-    legs: list[LegQuery] = []
-    for query in queries:
-        if not query.is_for(mode):
-            continue
-        if query.kind == "lex":
-            containing = tuple(dict.fromkeys((*within.containing, *query.phrases)))
-            bound = replace(within, containing=containing) if query.phrases else within
-            engine = parts.lexical(within.dataset)
-            legs.append(LexicalLeg(bound, k_lex, query, parts.database, engine, respell))
-        else:
-            legs.append(VectorLeg(within, k_dense, query, parts))
+    legs = []
+    for query in [one for one in queries if one.is_for(mode)]:
+        bound, is_lexical = within, query.kind == "lex"
+        if is_lexical and query.phrases:
+            both = dict.fromkeys((*within.containing, *query.phrases))
+            bound = replace(within, containing=tuple(both))
+        legs.append(LegQuery(query, bound, k_lex if is_lexical else k_dense, respell))
     return legs
 
 
-@dataclass(frozen=True)
-class LexicalLeg(LegQuery):
-    """The leg by words: BM25 or full text over one dataset, or over several as one."""
+@contextmanager
+def ranking(
+    parts: SearchParts, legs: Sequence[LegQuery], question: Question
+) -> Iterator[tuple[Connection, list[LegRun]]]:
+    """Yield the answer of each leg, and the connection that sees the same state of the store.
 
-    database: Database
-    engine: LexicalEngine
-    respell: Restriction | None = None
-    kind: ClassVar[SubQueryKind] = "lex"
+    Models and servers are asked before. A leg's exception is its answer, but for a
+    :class:`ConfigError` for settings that make the index impossible. Raises
+    :class:`UnknownDatasetError`.
+    """
+    runs = list[LegRun]()
+    prepared = [_attempt(partial(_embed, parts, leg, question)) for leg in legs]
+    with parts.database.snapshot(), parts.database.read() as connection:
+        dataset = legs[0].restriction.dataset
+        if isinstance(dataset, str) and None in read_stamps(connection, dataset):
+            require_dataset(connection, dataset)
+        for leg, (asked, error, ms) in zip(legs, prepared, strict=True):
+            run = None
+            if error is None:
+                step = partial(_rank_vectors, connection, parts, leg, asked)
+                if leg.query.kind == "lex":
+                    step = partial(rank_words, connection, parts.lexical(dataset), leg)
+                run, error, took = _attempt(step, ConfigError)
+                ms += took
+            run = run or LegRun(leg.query, leg.top_k, error=error)
+            runs.append(run._replace(ms=ms))
+        yield connection, runs
 
-    def rank(self, connection: Connection, sub_query: SubQuery, prepared: None) -> LegRun:  # noqa: ARG002
-        """Return the answer in the state that the connection sees."""
-        engine, top_k, within = self.engine, self.top_k, self.restriction
-        readings = []
-        if self.respell is not None:
-            quoted = set(WORD.findall(" ".join(sub_query.phrases)))
-            for typed, meant in engine.correct(sub_query.text, self.respell).items():
-                if typed not in quoted:
-                    # in lower case, so that GitHub for githubb does not count as a name
-                    text = re.sub(rf"\b{typed}\b", meant.lower(), sub_query.text)
-                    sub_query = replace(sub_query, text=text)
-                    readings.append(
-                        f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
-                        f"{meant!r} was searched as well"
-                    )
-        is_original, has_word = sub_query.origin == "original", _HAS_WORD(sub_query.text)
-        hits = engine.search(sub_query.text, top_k, within)
-        if not hits and is_original and any(map(UNSPACED.search, within.containing)):
+
+def _attempt(
+    step: Callable[[], Any], *passing: type[Exception]
+) -> tuple[Any, CatalogError | None, float]:
+    """Return what a step returns, or else its error unless it is ``passing``, and milliseconds."""
+    started, value, error = time.perf_counter(), None, None
+    try:
+        value = step()
+    except passing:
+        raise
+    except CatalogError as raised:
+        error = raised
+    except Exception as raised:  # noqa: BLE001 - recorded as the leg's failure
+        error = EngineError(f"{type(raised).__name__}: {raised}")
+        error.__cause__ = raised
+    return value, error, (time.perf_counter() - started) * 1000
+
+
+def rank_words(connection: Connection, engine: LexicalEngine, leg: LegQuery) -> LegRun:
+    """Return the answer by BM25 or full text over one dataset, or over several as one."""
+    query, within, top_k, respell = leg
+    readings = []
+    if respell is not None:
+        quoted = set(WORD.findall(" ".join(query.phrases)))
+        for typed, meant in engine.correct(query.text, respell).items():
+            if typed not in quoted:
+                # in lower case, so that GitHub for githubb does not count as a name
+                text = re.sub(rf"\b{typed}\b", meant.lower(), query.text)
+                query = replace(query, text=text)
+                readings.append(
+                    f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
+                    f"{meant!r} was searched as well"
+                )
+    hits, has_word, note = engine.search(query.text, top_k, within), _HAS_WORD(query.text), ""
+    if not hits and query.origin == "original":
+        found = list[int]()
+        if any(map(UNSPACED.search, within.containing)):
             # not every engine cuts words in scripts without spaces
             seqs = allowed_seqs(connection, within)
-            hits = Hits(Hit(seq, LEAST) for seq in (() if seqs is None else seqs[:top_k].tolist()))
-        if not hits and is_original and not has_word:
-            found = find_signs(self.database, sub_query.text, top_k, within)
-            hits = Hits(Hit(seq, LEAST) for seq in found)
-        missing = UNSEARCHABLE if has_word else UNWRITTEN
-        note = missing if not hits and not engine.is_searchable(sub_query.text) else ""
-        told = tuple(readings)
-        return LegRun(sub_query, top_k, engine.name, hits, hits.spread, note, readings=told)
+            found = [] if seqs is None else seqs[:top_k].tolist()
+        if not found and not has_word:
+            found = find_signs(connection, query.text, top_k, within)
+        hits = Hits(Hit(seq, LEAST) for seq in found)
+    if not hits and not engine.is_searchable(query.text):
+        note = UNSEARCHABLE if has_word else UNWRITTEN
+    told = tuple(readings)
+    return LegRun(query, top_k, engine.name, hits, hits.spread, note, readings=told)
 
 
 class _Asked(NamedTuple):
@@ -254,169 +224,151 @@ class _Asked(NamedTuple):
     hits: dict[str, Hits]
 
 
-@dataclass(frozen=True)
-class VectorLeg(LegQuery):
-    """The leg by meaning: nearest neighbours. Cosines are comparable between datasets.
+def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> _Asked | None:
+    """Return what a search by meaning needs of models and servers; no transaction waits for them.
 
-    A sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
+    This is the vector that the query brings, or that of its text, if it has words. A hypothetical
+    answer, of kind ``hyde``, is embedded like a passage.
     """
+    import numpy as np
 
-    parts: SearchParts
-
-    def prepare(self, question: Question) -> list[_Asked]:
-        """Return the vector of the text, if it has words, then the one that the query brings."""
-        import numpy as np
-
-        parts, sub_query, vectors = self.parts, self.about(question), list[tuple[Any, str]]()
-        is_own, embed = sub_query.origin == "original", parts.query_vectors.embed
-        if is_own and question.embedding is not None:
-            given = np.asarray(question.embedding, dtype=np.float32)
-            is_right = len(given) == parts.library.wanted_model.dim and np.isfinite(given).all()
-            if is_right and given.any():
-                vectors.append((given, "the query's own embedding"))
-            else:
-                parts.tell_foreign_embedding()
-        try:
-            if is_own and question.texts:
-                # as HyDE gives: passages that might answer, and often the query itself
-                texts, text = question.texts, question.text
-                each = [embed(one, "query" if one == text else "document")[0] for one in texts]
-                mean = np.mean([one / np.linalg.norm(one) for one in each], axis=0)
-                mean = np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
-                vectors.insert(0, (mean, f"{len(texts)} texts"))
-            elif _HAS_WORD(sub_query.text):
-                side: Side = "document" if sub_query.kind == "hyde" else "query"
-                vector, is_cached = embed(sub_query.text, side)
-                vectors.insert(0, (vector, "query embedding cached" if is_cached else ""))
-        except ConfigError:
-            if not vectors:
-                raise
-        asked = [_Asked(*one, {}) for one in vectors]
-        if parts.asks_server:
-            for vector, _, hits in asked:
-                for name in self.restriction.datasets:
-                    within, engine = self.restriction.of(name), parts.vector(name)
-                    hits[name] = nearest(engine, parts.database, vector, self.top_k, within)
-        return asked
-
-    def rank(
-        self, connection: Connection, sub_query: SubQuery, prepared: Sequence[_Asked]
-    ) -> LegRun:
-        """Return the answer in the state that the connection sees."""
-        if not prepared:
-            return LegRun(sub_query, self.top_k, "not asked", note="no word to embed")
-        own, *given = [self._nearest(connection, sub_query, one) for one in prepared]
-        for run in given:
-            if not is_foreign([hit.score for hit in run.hits], [hit.score for hit in own.hits]):
-                return run
-            self.parts.tell_foreign_embedding()
-        return own
-
-    def _nearest(self, connection: Connection, sub_query: SubQuery, asked: _Asked) -> LegRun:
-        """Return the passages nearest to one vector; ``flat`` replaces an index that is blocked."""
-        indexes, top_k, found, damaged = self.parts.library.indexes, self.top_k, [], set[str]()
-        names, fallbacks, is_elsewhere = list[str](), list[str](), False
-        for name in self.restriction.datasets:
-            engine, hits = self.parts.vector(name), asked.hits.get(name)
-            vectors = engine.at(connection)
-            allowed = allowed_seqs(connection, self.restriction.of(name))
-            if hits is None:
-                try:
-                    hits = vectors.rank(asked.vector, top_k, allowed)
-                except EngineBlockedError as error:
-                    engine = indexes.vector(name, "flat")
-                    vectors = engine.at(connection)
-                    hits = vectors.rank(asked.vector, top_k, allowed)
-                    is_held = isinstance(error, EngineLockedError)
-                    reason = "the index is open elsewhere" if is_held else str(error)
-                    fallbacks.append(f"{reason}, so vectors were compared one by one")
-                is_elsewhere |= not isinstance(engine, Following)
-            elif allowed is not None:  # what was allowed when the server was asked may not be now
-                here = set(allowed.tolist())
-                still = (hit for hit in hits if hit.seq in here)
-                hits = Hits(still, hits.spread, hits.fallback, hits.size)
-            names.append(engine.name)
-            fallbacks.append(hits.fallback)
-            damaged |= vectors.damaged
-            sample = indexes.sample(name)
-            of_all = (hits.size, hits.spread) if hits.size else sample.spread(asked.vector)
-            found.append((hits, of_all))
-        if is_elsewhere:  # an index outside of the store may have followed another model
-            with self.parts.database.read(latest=True) as latest:
-                require_fingerprint(latest, self.parts.library.wanted_model.fingerprint)
-        if damaged:  # the caller may know of those that the restriction allows
-            allowed_of = allowed_documents(replace(self.restriction, containing=()))
-            damaged &= list_source_ids(connection, allowed_of)
-        fallback = "; ".join(dict.fromkeys(filter(None, fallbacks)))
-        return LegRun(
-            sub_query,
-            top_k,
-            engine=", ".join(dict.fromkeys(names)),
-            hits=best_first((hit for hits, _ in found for hit in hits), top_k),
-            spread=join_spreads(of_all for _, of_all in found),
-            note="; ".join(filter(None, (fallback, asked.note))),
-            fallback=fallback,
-            damaged=tuple(DamagedDocumentError(one, "a vector") for one in sorted(damaged)),
-        )
+    query, within, top_k, _ = leg
+    if query.kind == "lex":
+        return None
+    embed = parts.query_vectors.embed
+    if query.origin != "original":
+        question = Question(query.text)
+    given = question.embedding
+    note = "" if given is None else "the query's own embedding does not fit the model"
+    vector: Any = np.asarray(() if given is None else given, dtype=np.float32)
+    if vector.any() and np.isfinite(vector).all() and len(vector) == parts.library.wanted_model.dim:
+        note = "the query's own embedding"
+    elif question.texts:
+        # as HyDE gives: passages that might answer, and often the query itself
+        texts, text = question.texts, question.text
+        each = [embed(one, "query" if one == text else "document")[0] for one in texts]
+        mean = np.mean([one / np.linalg.norm(one) for one in each], axis=0)
+        vector = np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
+        note = note or f"{len(texts)} texts"
+    elif _HAS_WORD(query.text):
+        side: Any = "document" if query.kind == "hyde" else "query"
+        vector, is_cached = embed(query.text, side)
+        note = note or ("query embedding cached" if is_cached else "")
+    else:
+        return None
+    found = {}
+    for name in within.datasets if parts.asks_server else ():
+        engine, here = parts.vector(name), within.of(name)
+        found[name] = nearest(engine, parts.database, vector, top_k, here)
+    return _Asked(vector, note, found)
 
 
-def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
-    """Return whether the vector that a query brings is another model's, by the scores it finds.
+def _rank_vectors(
+    connection: Connection, parts: SearchParts, leg: LegQuery, asked: _Asked | None
+) -> LegRun:
+    """Return the nearest neighbours; cosines are comparable between datasets.
 
-    ``own`` are the cosines that the query's text finds. Those of a vector of another model are
-    about 0, because the two spaces have nothing in common. LlamaIndex's ``VectorIndexRetriever``
-    writes its vector into the query, where the next retriever finds it.
+    ``flat`` replaces an index that is blocked.
     """
-    return max(given, default=0.0) < max(own, default=0.0) - _NEARER
+    query, within, top_k, _ = leg
+    if asked is None:
+        return LegRun(query, top_k, "not asked", note="no word to embed")
+    library, vector = parts.library, asked.vector
+    found, names, spreads = list[Hit](), list[str](), list[tuple[int, Spread]]()
+    fallbacks, damaged, is_elsewhere = list[str](), set[str](), False
+    for name in within.datasets:
+        engine, hits = parts.vector(name), asked.hits.get(name)
+        vectors = engine.at(connection)
+        allowed = allowed_seqs(connection, within.of(name))
+        if hits is None:
+            try:
+                hits = vectors.rank(vector, top_k, allowed)
+            except EngineBlockedError as error:
+                engine = library.indexes.vector(name, "flat")
+                vectors = engine.at(connection)
+                hits = vectors.rank(vector, top_k, allowed)
+                is_held = isinstance(error, EngineLockedError)
+                reason = "the index is open elsewhere" if is_held else str(error)
+                fallbacks.append(f"{reason}, so vectors were compared one by one")
+            is_elsewhere |= not isinstance(engine, Following)
+        elif allowed is not None:  # what was allowed when the server was asked may not be now
+            here = set(allowed.tolist())
+            still = (hit for hit in hits if hit.seq in here)
+            hits = Hits(still, hits.spread, hits.fallback, hits.size)
+        found += hits
+        names.append(engine.name)
+        fallbacks.append(hits.fallback)
+        damaged |= vectors.damaged
+        sized = (hits.size, hits.spread)
+        spreads.append(sized if hits.size else library.indexes.sample(name).spread(vector))
+    if is_elsewhere:  # an index outside of the store may have followed another model
+        with parts.database.read(latest=True) as latest:
+            require_fingerprint(latest, library.wanted_model.fingerprint)
+    if damaged:  # the caller may know of those that the restriction allows
+        allowed_of = allowed_documents(replace(within, containing=()))
+        damaged &= list_source_ids(connection, allowed_of)
+    fallback = "; ".join(dict.fromkeys(filter(None, fallbacks)))
+    return LegRun(
+        query,
+        top_k,
+        engine=", ".join(dict.fromkeys(names)),
+        hits=found if len(names) == 1 else best_first(found, top_k),
+        spread=join_spreads(spreads),
+        note="; ".join(filter(None, (fallback, asked.note))),
+        fallback=fallback,
+        damaged=tuple(DamagedDocumentError(one, "a vector") for one in sorted(damaged)),
+    )
 
 
-def choose_sub_queries(
+def expand(
     parts: SearchParts,
-    expander: Expander,
-    query: str,
-    runs: Sequence[LegRun],
-    size: int,
+    legs: Sequence[LegQuery],
+    question: Question,
     stages: StageLog,
+    expander: Expander | None = None,
 ) -> list[SubQuery]:
-    """Return the sub-queries to add to those answered, of ``size`` passages with a vector.
+    """Return what a language model adds to a question, near enough to what its own legs find.
 
     No model is asked if the lexical leg is certain already. Lines for the vector leg must be as
-    near to the query as passages that it found.
+    near to the query as passages that it found. Raises :class:`ConfigError` if the library has no
+    language model.
     """
-    rag, near = parts.rag, list[ExpansionLine]()
+    rag, expander, embed = parts.rag, expander or parts.expander, parts.query_vectors.embed
+    with ranking(parts, legs, question) as (connection, runs):
+        size = count_vectors(connection, legs[0].restriction.dataset)
     first = {run.leg: run for run in reversed(runs)}
     scores = [hit.score for hit in first["lexical"].hits] if "lexical" in first else []
     gaps = {"score": rag.strong_signal_score, "gap": rag.strong_signal_gap}
     if reason := explain_strong_signal(scores, **gaps):
         stages.skipped("expand", reason)
         return []
+    least = -1.0
+    if (run := first.get("vector")) and run.hits:
+        passages = size if len(run.hits) >= run.top_k else len(run.hits)
+        place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
+        least = run.hits[place - 1].score
+
+    def is_near(text: str, kind: SubQueryKind) -> bool:
+        import numpy as np
+
+        try:
+            a = embed(question.text)[0]
+            b = embed(text, "document" if kind == "hyde" else "query")[0]
+        except CatalogError:
+            return True  # its leg will fail the same way, and say so
+        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) >= least
+
+    near = list[SubQuery]()
     with stages.run("expand", survives=CatalogError) as notes:
-        lines, dropped, source = expander.expand(query)
-        least = -1.0
-        if (run := first.get("vector")) and run.hits:
-            passages = size if len(run.hits) >= run.top_k else len(run.hits)
-            place = min(_FOUND, max(_LEAST, passages // _SHARE), len(run.hits))
-            least = run.hits[place - 1].score
+        lines, dropped, source = expander.expand(question.text)
         for line in lines:
-            if line.kind == "lex" or _nearness(parts, query, line) >= least:
-                near.append(line)
+            if line.kind == "lex" or is_near(line.text, line.kind):
+                near.append(SubQuery(line.kind, line.text, origin="expansion"))
             else:
                 dropped.append((line, "off the subject"))
-        told = ", ".join(f"{line.kind}: {line.text}" for line in near) or "no usable line"
+        told = ", ".join(f"{one.kind}: {one.text}" for one in near) or "no usable line"
         notes += [source, told, *describe_dropped(dropped)]
         if not near:
             notes.append(_UNUSED)
             stages.fell_back("expand", "; ".join(notes), reason=_UNUSED)
-    return [SubQuery(line.kind, line.text, origin="expansion") for line in near]
-
-
-def _nearness(parts: SearchParts, query: str, line: ExpansionLine) -> float:
-    """Return the cosine of line and query."""
-    import numpy as np
-
-    try:
-        a, _ = parts.query_vectors.embed(query)
-        b, _ = parts.query_vectors.embed(line.text, "document" if line.kind == "hyde" else "query")
-    except CatalogError:
-        return 1.0  # its leg will fail the same way, and say so
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+    return near

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
@@ -21,6 +20,8 @@ from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibratio
 from catalog.retrieval.rerank import get_reranker
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from catalog.embedding.model import EmbeddingModel
     from catalog.llm import LanguageModel
     from catalog.retrieval.expansion import ExpansionSource
@@ -30,21 +31,12 @@ if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
 
-FOREIGN_EMBEDDING = (
-    "a query brought an embedding of another model than %s, as LlamaIndex's retrievers write it: "
-    "its text was embedded instead"
-)
 _PROBES = 64  # passages read for a dataset's languages if its engine has none
-_SAMPLES = 64  # datasets whose languages are kept
-_RERANKER_SETTINGS = (
-    "rerank_provider",
-    "rerank_model",
-    "rerank_url",
-    "rerank_api_key",
-    "rerank_budget_ms",  # also how long a request may take
-)
+_BALANCES = 64  # datasets whose balance is kept
+_RERANKER_SETTINGS = {  # the budget is also how long a request may take
+    *("rerank_provider", "rerank_model", "rerank_url", "rerank_api_key", "rerank_budget_ms")
+}
 _STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
-_log = logging.getLogger(__name__)
 
 
 class SearchParts:
@@ -70,12 +62,10 @@ class SearchParts:
         self._make_reranker = make_reranker or cache(self._load_reranker)
         self._source = expansion_source
         self._calibrations = {} if calibrations is None else calibrations
-        self._sampled: LRUCache[DatasetNames, tuple[Hashable, Mapping[str, int]]]
-        self._sampled = LRUCache(_SAMPLES)
+        self._balances: LRUCache[DatasetNames, tuple[Hashable, Balance]] = LRUCache(_BALANCES)
         # the vectors are on a server, which no transaction should wait for
         self.asks_server = self.rag.vector_engine == "qdrant" and self.rag.qdrant_url is not None
         self._expander: tuple[LanguageModel | None, Expander] | None = None
-        self._has_told_foreign = False
         self.on_stage: OnStage | None = None
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
@@ -92,7 +82,7 @@ class SearchParts:
         rag = settings.rag_v2
         if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
             _ = self.library.llm  # reports a missing setting now
-        is_same_reranker = not any(name in changes for name in _RERANKER_SETTINGS)
+        is_same_reranker = _RERANKER_SETTINGS.isdisjoint(changes)
         if is_same_reranker and rag.rerank_enabled:
             _ = self.reranker
         return SearchParts(
@@ -125,12 +115,6 @@ class SearchParts:
             kept = self._query_vectors = model, QueryVectors(own, ours.query_cache_size)
         return kept[1]
 
-    def tell_foreign_embedding(self) -> None:
-        """Log, once, that a query brought an embedding of another model."""
-        if not self._has_told_foreign:
-            self._has_told_foreign = True
-            _log.warning(FOREIGN_EMBEDDING, self.library.wanted_model.model)
-
     @property
     def expander(self) -> Expander:
         """Other words for queries, through the cache; raises like ``Library.llm``."""
@@ -143,11 +127,9 @@ class SearchParts:
         kept = self._expander
         if kept is None or kept[0] is not llm:
             rag, source = self.rag, self._source
-            if llm is not None:
-                source = get_source(rag.expansion_source, llm)
+            source = source if llm is None else get_source(rag.expansion_source, llm)
             assert source is not None
-            lifetime = rag.cache_ttl_seconds
-            answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
+            answers = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
             kept = self._expander = llm, Expander(source, answers, rag)
         return kept[1]
 
@@ -159,8 +141,7 @@ class SearchParts:
     @cached_property
     def rerank_cache(self) -> ModelCache:
         """Scores of the reranker, by query and text."""
-        lifetime = self.rag.cache_ttl_seconds
-        return ModelCache(self.database, kind="rerank", lifetime=lifetime)
+        return ModelCache(self.database, kind="rerank", lifetime=self.rag.cache_ttl_seconds)
 
     def calibration(self, has_cosines: bool) -> Calibration:
         """Return the calibration that turns passages' features into relevance."""
@@ -171,43 +152,42 @@ class SearchParts:
 
     def balance(self, dataset: DatasetNames) -> Balance:
         """Return the legs' balance in adaptive fusion: by useless legs, else by languages."""
-        from catalog.library.useless_legs import read_useless_leg
+        from catalog.store.database import read_meta
+        from catalog.store.restriction import read_stamps
 
         if self.rag.fusion_mode != "adaptive":
             return PRIOR
-        useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
-        if useless is not None:
-            return BY_WORDS if useless == "vector" else BY_MEANING
-        known = self.known_languages
-        return balance_of_languages(self._languages(dataset), known) if known else PRIOR
+        with self.database.read() as connection:
+            state = read_stamps(connection, dataset), read_meta(connection, f"agreement:{dataset}")
+            kept = self._balances.get(dataset)
+            if kept is None or kept[0] != state:
+                kept = state, self._find_balance(connection, dataset)
+                self._balances.put(dataset, kept)
+        return kept[1]
 
-    @property
+    @cached_property
     def known_languages(self) -> tuple[str, ...]:
         """The languages that the embedding model knows; ``()`` if they are many or unknown."""
         from catalog.embedding.profiles import profile_of
 
         return profile_of(self.library.wanted_model.model).languages
 
-    def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
-        """Return the passages' languages from the keyword engine, or those of a sample."""
+    def _find_balance(self, connection: Connection, dataset: DatasetNames) -> Balance:
+        """Read the balance; if the keyword engine tells no languages, a sample of passages does."""
+        from catalog.library.useless_legs import read_useless_leg
         from catalog.store.chunks import load_chunks
         from catalog.store.lexical.languages import detect_language
-        from catalog.store.restriction import read_stamps
         from catalog.store.vectors.flat import draw_passages
 
-        if told := self.lexical(dataset).languages():
-            return told
-        with self.database.read() as connection:
-            stamps = read_stamps(connection, dataset)
-            kept = self._sampled.get(dataset)
-            if kept is None or kept[0] != stamps:
-                seqs = draw_passages(connection, dataset, _PROBES)
-                drawn = load_chunks(connection, dataset, seqs, damaged=[])
-                texts = [chunk.text for chunk in drawn.values()]
-                counts = Counter(detect_language(text, text.split()) or "" for text in texts)
-                kept = stamps, counts
-                self._sampled.put(dataset, kept)
-        return kept[1]
+        useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
+        if useless is not None or not self.known_languages:
+            return {"vector": BY_WORDS, "lexical": BY_MEANING}.get(useless or "", PRIOR)
+        counts: Mapping[str, int] = self.lexical(dataset).languages()
+        if not counts:
+            seqs = draw_passages(connection, dataset, _PROBES)
+            drawn = load_chunks(connection, dataset, seqs, damaged=[]).values()
+            counts = Counter(detect_language(one.text, one.text.split()) or "" for one in drawn)
+        return balance_of_languages(counts, self.known_languages)
 
     def close(self) -> None:
         """Close the library."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from catalog.core.filters import (
     name_filter,
     parse_filters,
 )
-from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
+from catalog.core.params import AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from catalog.core.settings import RAGv2Settings, Settings
 
+_NARROWING = ("filters", "doc_ids", "docs", "file_type", "name", "after", "before")
 _LOOSE = "searched for the words without the quotes"
 
 
@@ -74,37 +75,23 @@ class SearchRequest:
 
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
-    check_search(params)
+    check_params(params)
     library, rag = parts.library, parts.rag
-    narrowing = (params.filters, params.doc_ids, params.docs, params.file_type, params.name)
-    bounds = read_bound("after", params.after), read_bound("before", params.before)
-    is_open = all(one is None for one in (*narrowing, *bounds))
-    if (
-        isinstance(params.dataset, str)
-        and is_open
-        and not roles_in_force(parts.settings, params.role)
-    ):
-        # the search itself notices an unknown name
-        visible = restriction = Restriction(storable(params.dataset))
-        is_one_document = False
-        stages.ran("scope", 0.0)
-    else:
-        with stages.run("scope") as notes:
-            restriction, visible, is_one_document = _read_scope(library, params, notes)
-            if bounds != (None, None):
-                of_scope = allowed_documents(Restriction(restriction.dataset, restriction.scope))
-                with library.database.read() as connection:
-                    dated = list_source_ids(connection, of_scope & dated_between(*bounds))
-                notes.append(f"{len(dated)} documents of these dates")
-                restriction = replace(restriction, scope=Scope.of(dated))
+    is_open = all(getattr(params, name) is None for name in _NARROWING)
+    is_open &= isinstance(params.dataset, str) and not roles_in_force(parts.settings, params.role)
+    with stages.run("scope") as notes:
+        if is_open:  # the search itself notices an unknown name
+            restriction = Restriction(storable(str(params.dataset)))
+            where = restriction, restriction, False
+        else:
+            where = _read_scope(library, params, notes)
     with stages.run("normalise") as notes:
         query = parse_query(params.query, max_chars=rag.max_query_chars)
         if query.exclusions or any(part.phrases for part in query.parts):
             with library.database.read() as connection:
-                query = _read_by_documents(connection, query, restriction, params, rag)
+                query = _read_by_documents(connection, query, where[0], params, rag)
         notes.extend(query.notes)
-    request = make_request(params, rag, query, restriction, visible)
-    return replace(request, is_one_document=is_one_document)
+    return make_request(params, rag, query, *where)
 
 
 def _read_scope(
@@ -116,52 +103,47 @@ def _read_scope(
     """
     dataset, seen = library.seen_datasets(params.role, params.dataset)
     filters, names = parse_filters(params.filters), Restriction(dataset).datasets
-    scope = Scope.of(_qualify(names, params.doc_ids))
-    if scope.ids is not None:
-        with library.database.read() as connection:
-            live = (DocumentNames(connection, one).live(scope.ids) for one in names)
-            scope = Scope.of(chain.from_iterable(live))
-    scope &= seen
-    if params.docs is not None:
-        near = Restriction(dataset, scope, filters)
-        named = resolve_documents(library.database, dataset, params.docs, seen=seen, near=near)
-        scope &= Scope.of(named)
+    bounds = read_bound("after", params.after), read_bound("before", params.before)
     conditions = [] if filters is None else [filters]
     conditions += [] if params.file_type is None else [file_type_filter(params.file_type)]
     conditions += [] if params.name is None else [name_filter(params.name)]
     tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions)) if conditions else None
-    restriction = Restriction(dataset, scope, tree)
-    is_one_document, visible = restriction.is_one_document, replace(restriction, filter=filters)
-    if restriction.is_whole_dataset:
-        return restriction, visible, is_one_document
-    with library.database.read() as connection:
-        check_filter_fields(connection, restriction, seen)
-        # programs write LlamaIndex's filters: a value may be unknown on purpose
-        written = None if is_of_llama_index(params.filters) else filters
-        check_values(connection, replace(restriction, filter=written), params.file_type, seen)
-        whole = {
-            one: None if one is None else keep_whole(connection, names, one, seen)
-            for one in (tree, filters)
-        }
-        count = 0
-        if scope.ids is not None:
-            count = count_whole(connection, names, scope.ids)
-            notes.append(f"{count} documents in scope")
-        notes += [] if tree is None else ["filtered"]
-        restriction = replace(restriction, filter=whole[tree])
-        visible = replace(restriction, filter=whole[filters])
-        if is_one_document and len(names) > 1:  # several documents may have the same path
-            allowed = (allowed_documents(restriction.of(name)) for name in names)
-            is_one_document = sum(count_documents(connection, one, 1) for one in allowed) < 2
-    return restriction, visible, is_one_document or count == 1
-
-
-def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Return ids unchanged, and paths as ids in each dataset; ``None`` stays ``None``."""
-    if doc_ids is None:
-        return None
-    names = [storable(name) for name in doc_ids]
-    return [*names, *(f"{dataset}:{name}" for dataset in datasets for name in names)]
+    with library.database.snapshot(), library.database.read() as connection:
+        scope = seen
+        if params.doc_ids is not None:
+            ids = [storable(one) for one in params.doc_ids]
+            ids += [f"{name}:{one}" for name in names for one in ids]
+            live = (DocumentNames(connection, one).live(ids) for one in names)
+            scope &= Scope.of(chain.from_iterable(live))
+        if params.docs is not None:
+            near = Restriction(dataset, scope, filters)
+            named = resolve_documents(library.database, dataset, params.docs, seen=seen, near=near)
+            scope &= Scope.of(named)
+        restriction = Restriction(dataset, scope, tree)
+        is_one_document, visible = restriction.is_one_document, replace(restriction, filter=filters)
+        if not restriction.is_whole_dataset:
+            check_filter_fields(connection, restriction, seen)
+            # programs write LlamaIndex's filters: a value may be unknown on purpose
+            written = None if is_of_llama_index(params.filters) else filters
+            check_values(connection, replace(restriction, filter=written), params.file_type, seen)
+            if is_one_document and len(names) > 1:  # several documents may have the same path
+                allowed = (allowed_documents(restriction.of(name)) for name in names)
+                is_one_document = sum(count_documents(connection, one, 1) for one in allowed) < 2
+            if scope.ids is not None:
+                count = count_whole(connection, names, scope.ids)
+                notes.append(f"{count} documents in scope")
+                is_one_document |= count == 1
+            notes += [] if tree is None else ["filtered"]
+            restriction, visible = (
+                replace(restriction, filter=keep_whole(connection, names, one, seen))
+                for one in (tree, filters)
+            )
+        if bounds != (None, None):
+            of_scope = allowed_documents(Restriction(dataset, scope))
+            dated = list_source_ids(connection, of_scope & dated_between(*bounds))
+            notes.append(f"{len(dated)} documents of these dates")
+            restriction = replace(restriction, scope=Scope.of(dated))
+    return restriction, visible, is_one_document
 
 
 def make_request(
@@ -170,8 +152,10 @@ def make_request(
     query: ParsedQuery,
     restriction: Restriction,
     visible: Restriction,
+    is_one_document: bool = False,
 ) -> SearchRequest:
     """Return the request for checked params; what they leave open is as the settings say."""
+    threshold, half_life = params.similarity_threshold, params.recency_half_life_days
     return SearchRequest(
         query,
         restriction,
@@ -180,18 +164,11 @@ def make_request(
         params.mode or "hybrid",
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
-        threshold=(
-            rag.similarity_threshold
-            if params.similarity_threshold is None
-            else params.similarity_threshold
-        ),
+        threshold=rag.similarity_threshold if threshold is None else threshold,
         distinct=rag.distinct_text and not params.all_copies,
         sort=params.sort or "best",
-        recency_half_life_days=(
-            rag.recency_half_life_days
-            if params.recency_half_life_days is None
-            else params.recency_half_life_days
-        ),
+        recency_half_life_days=rag.recency_half_life_days if half_life is None else half_life,
+        is_one_document=is_one_document,
     )
 
 
@@ -211,24 +188,21 @@ def _read_by_documents(
     flags = [word for word in query.exclusions if is_written_as_flag(connection, restriction, word)]
     if flags:
         query = parse_query(params.query, max_chars=rag.max_query_chars, flags=flags)
-    if params.strict:
-        return query
 
-    def is_held(phrases: tuple[str, ...]) -> bool:
+    def is_held(*phrases: str) -> bool:
         within = replace(restriction, without=query.exclusions, containing=phrases)
         found = (allowed_seqs(connection, within.of(name)) for name in within.datasets)
         return any(seqs is None or len(seqs) > 0 for seqs in found)
 
-    for phrases in dict.fromkeys(part.phrases for part in query.parts):
-        loose = [one for one in phrases if not is_held((one,))]
-        kept = tuple(one for one in phrases if one not in loose)
+    for phrases in () if params.strict else dict.fromkeys(part.phrases for part in query.parts):
+        loose = [one for one in phrases if not is_held(one)]
         if loose:
             missing = " or ".join(f'"{one}"' for one in loose)
             query = query.without_phrases(loose, f"no passage has {missing}: {_LOOSE}")
-        if kept and not is_held(kept):
+        kept = [one for one in phrases if one not in loose]
+        if kept and not is_held(*kept):
             apart = " and ".join(f'"{one}"' for one in kept)
-            reading = f"no passage has {apart} together: {_LOOSE}"
-            query = query.without_phrases(kept, reading)
+            query = query.without_phrases(kept, f"no passage has {apart} together: {_LOOSE}")
     return query
 
 
@@ -240,7 +214,7 @@ def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
     """
     if params.agent is None:
         return params
-    check_search(params)
+    check_params(params)
     return with_agent(params, read_agent(settings, params.agent))
 
 
@@ -269,12 +243,3 @@ def take_similarity_top_k(given: Mapping[str, Any], name: str) -> dict[str, Any]
             raise InputError(f"similarity_top_k and {name} are the same argument: give one of them")
         arguments[name] = top_k
     return arguments
-
-
-def check_search(params: SearchParams) -> None:
-    """Raise :class:`InputError` for an unknown mode or order, a wrong type or number."""
-    if params.mode not in (None, *MODES):
-        raise InputError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
-    if params.sort not in (None, *ORDERS):
-        raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
-    check_params(params)

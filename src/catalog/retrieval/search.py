@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple, Self
 
 from catalog.core.arguments import takes_self
 from catalog.core.errors import CatalogError, QueryError
@@ -20,7 +21,6 @@ from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.library import Library
-from catalog.retrieval.expansion import Expander
 from catalog.retrieval.fusion import (
     DEPTH,
     NO_WORDS,
@@ -37,20 +37,15 @@ from catalog.retrieval.fusion import (
 from catalog.retrieval.legs import (
     LegQuery,
     LegRun,
-    LexicalLeg,
     Question,
-    choose_sub_queries,
+    expand,
     plan_legs,
-    prepare_leg,
-    rank_leg,
+    ranking,
 )
 from catalog.retrieval.nothing_found import explain_nothing, find_nearest, tell_searched
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import (
-    find_words,
-    keywords_of,
-)
+from catalog.retrieval.query_words import find_words, keywords_of
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request
@@ -71,24 +66,11 @@ from catalog.retrieval.shape import to_result
 from catalog.retrieval.snippets import find_snippet
 from catalog.retrieval.stages import OnStage, StageLog
 from catalog.store.cards import card_terms, search_cards
-from catalog.store.chunks import load_chunks, require_dataset
+from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.embedding_cache import embedded_share, find_unembedded
-from catalog.store.listing import (
-    allowed_documents,
-    count_documents,
-    read_documents_of_chunks,
-)
-from catalog.store.restriction import (
-    Restriction,
-    read_chunk_ids,
-    read_stamps,
-    sizes_within,
-)
-from catalog.store.statistics import count_vectors
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from catalog.store.listing import allowed_documents, count_documents, read_documents_of_chunks
+from catalog.store.restriction import Restriction, read_chunk_ids, sizes_within
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 ROUTED = 100  # best passages of the lexical index whose documents the router may choose
@@ -213,20 +195,16 @@ def gather(
     With the router on, passages come from the documents that it chooses. If these give fewer than
     ``request.top_k`` passages, all documents are searched.
     """
-    query, within = request.query, request.restriction
+    query, within, rag = request.query, request.restriction, parts.rag
     question = question_about(question or Question(""), request)
-    chosen, started = list[str](), time.perf_counter()
-    if parts.rag.router_enabled and query.is_typed:
-        stages.skipped("route", "the query is typed")
-    elif parts.rag.router_enabled:
+    chosen, note, started = list[str](), "the query is typed", time.perf_counter()
+    if rag.router_enabled and not query.is_typed:
         bound = replace(within, without=query.exclusions, containing=query.required)
         try:
-            chosen, note = shortlist(parts, question.text, bound, parts.rag.router_documents)
+            chosen, note = shortlist(parts, question.text, bound, rag.router_documents)
         except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+            note = ""
             stages.failed("route", (time.perf_counter() - started) * 1000, error)
-        else:
-            if not chosen:
-                stages.skipped("route", note)
     if chosen:
         ms, of_chosen = (time.perf_counter() - started) * 1000, stages.fork()
         narrow = replace(within, scope=within.scope & Scope.of(chosen))
@@ -237,6 +215,8 @@ def gather(
             return found._replace(stages=stages)
         few = f"they gave {len(found.passages)} passages, so all documents were searched"
         stages.ran("route", ms, f"{note}; {few}")
+    elif rag.router_enabled and note:
+        stages.skipped("route", note)
     return _gather(parts, request, question, within, stages)
 
 
@@ -313,13 +293,11 @@ def _gather(
 
     if request.expand and query.is_typed:
         stages.skipped("expand", "the query is typed")
-    is_expanded = request.expand and not query.is_typed
-    added: list[SubQuery] | None = None
+    added: list[SubQuery] | None = [] if query.is_typed or not request.expand else None
     factor, most = rag.overfetch, top_k
     while True:
         make_legs = partial(
             plan_legs,
-            parts,
             bound,
             mode=mode,
             k_lex=max(least, max(rag.fts_top_k, top_k) * factor),
@@ -329,7 +307,7 @@ def _gather(
         if not legs:
             raise QueryError(f"the typed query has no part for mode {mode}")
         if added is None:
-            added = expand(parts, legs, question, stages) if is_expanded else []
+            added = expand(parts, legs, question, stages)
         legs += make_legs(added)
         ranked = find(parts, legs, question, read, round_stages, choose, top_k)
         selected = ranked.selected
@@ -345,10 +323,10 @@ def _gather(
     stages.join(round_stages)
     missing = top_k - len(selected) if request.is_filled and cap > 1 else 0
     if missing > 0:
-        kept = {one.chunk.seq for one in selected}
         whole = in_order(ranked.passages)
         whole = keep_distinct(whole) if request.distinct else whole
-        kept |= set(islice((one.chunk.seq for one in whole if one.chunk.seq not in kept), missing))
+        kept = {one.chunk.seq for one in selected}
+        kept |= set([one.chunk.seq for one in whole if one.chunk.seq not in kept][:missing])
         selected = [one for one in whole if one.chunk.seq in kept]
     with stages.run("select") as notes:
         shown = "any" if missing > 0 or not cap else cap
@@ -359,33 +337,12 @@ def _gather(
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=query.exclusions)
     if readings := [one for run in ranked.runs for one in run.readings]:
-        own = zip((part for part in query.parts if part.is_for(mode)), ranked.runs, strict=False)
-        meant = {part: run.query for part, run in own}
-        query = replace(query, parts=tuple(meant.get(part, part) for part in query.parts))
+        meant = tuple(run.query for run in ranked.runs[: len(ranked.runs) - len(added)])
+        query = replace(query, parts=meant)
         request = replace(request, query=query, notes=(*request.notes, *readings))
     passages = [one._replace(restriction=allowed) for one in selected]
     fusion = "none" if len(ranked.runs) == 1 else rag.fusion_mode
     return Found(passages, fusion, 0.0, request, stages, ranked.share)
-
-
-def expand(
-    parts: SearchParts,
-    legs: Sequence[LegQuery],
-    question: Question,
-    stages: StageLog,
-    expander: Expander | None = None,
-) -> list[SubQuery]:
-    """Return what a language model adds to a question, near enough to what its own legs find.
-
-    Raises :class:`ConfigError` if the library has no language model.
-    """
-    expander = expander or parts.expander
-    prepared = [prepare_leg(leg, question) for leg in legs]
-    with parts.database.snapshot(), parts.database.read() as connection:
-        pairs = zip(legs, prepared, strict=True)
-        runs = [rank_leg(connection, leg, question, one) for leg, one in pairs]
-        size = count_vectors(connection, legs[0].restriction.dataset)
-    return choose_sub_queries(parts, expander, question.text, runs, size, stages)
 
 
 class Ranked(NamedTuple):
@@ -416,24 +373,21 @@ def find(
     ``original_weight``. Raises the first error if every leg failed.
     """
     parts.library.require_open()
-    dataset, prepared = legs[0].restriction.dataset, [prepare_leg(leg, question) for leg in legs]
-    with parts.database.snapshot(), parts.database.read() as connection:
-        if isinstance(dataset, str) and None in read_stamps(connection, dataset):
-            require_dataset(connection, dataset)
-        pairs = zip(legs, prepared, strict=True)
-        runs = [rank_leg(connection, leg, question, one) for leg, one in pairs]
-        started, within = time.perf_counter(), legs[0].restriction
+    rag, within = parts.rag, legs[0].restriction
+    with ranking(parts, legs, question) as (connection, runs):
+        started, dataset = time.perf_counter(), within.dataset
         damaged = [error for run in runs for error in run.damaged]
         seqs = {hit.seq for run in runs for hit in run.hits}
         if parts.asks_server:  # which was asked before
             seqs &= read_chunk_ids(connection, dataset, seqs).keys()
-        words = _find_words(connection, legs, runs, seqs)
-        lists = _ranked_lists(parts.rag, runs, seqs, words)
-        kinds = {run.query.kind for run in runs if not run.error and run.query.origin == "original"}
+        own = [(leg, run) for leg, run in zip(legs, runs, strict=True) if run.is_own]
+        words, kinds = NO_WORDS, {run.query.kind for _, run in own if not run.error}
+        for leg, run in [pair for pair in own if pair[1].leg == "lexical" and pair[1].hits]:
+            engine, text = parts.lexical(dataset), run.query.text
+            words = find_words(connection, engine, leg.restriction, text, run.hits, seqs)
+        lists = _ranked_lists(rag, runs, seqs, words)
         by_words, waiting, balance = frozenset(kinds & {"lex"}), frozenset[int](), PRIOR
-        if len(runs) == 1:
-            fused = single(lists[0]) if lists else []
-        else:
+        if len(runs) > 1:
             with_vector = {hit.seq for run in runs if run.leg == "vector" for hit in run.hits}
             waiting = find_unembedded(connection, dataset, seqs - with_vector)
             balance = parts.balance(dataset)
@@ -442,15 +396,14 @@ def find(
                 kinds = {one for one in kinds if (one == "lex") == (useless == "vector")} or kinds
                 others = [ranked for ranked in lists if ranked.leg != useless]
                 lists = others if any(ranked.hits for ranked in others) else lists
-            fused = fuse_lists(lists, parts.rag, waiting, balance)
-        text = next((run.query.text for run in runs if run.query.origin == "original"), "")
+        fused = fuse_lists(lists, rag, waiting, balance, is_single=len(runs) == 1)
+        text = own[0][1].query.text if own else ""
         # BM25 ranks plain words well by itself, but ignores signs.
         has_signs = any(not word.isalpha() for word in within.containing or keywords_of(text))
-        is_preferred = parts.rag.fusion_mode == "adaptive" and (
+        is_preferred = rag.fusion_mode == "adaptive" and (
             len(lists) > 1 or (lists[:1] and lists[0].leg == "lexical" and has_signs)
         )
-        scale = parts.rag.lexical_weight * parts.rag.original_weight
-        of_all = frozenset(kinds)
+        scale, of_all = rag.lexical_weight * rag.original_weight, frozenset(kinds)
         found, passages, selected, done = list[Passage](), list[Passage](), list[Passage](), 0
         while done < len(fused):
             best = fused[done : max(top_k, 2 * done)]
@@ -468,11 +421,11 @@ def find(
             selected = choose(passages)
             if len(selected) >= enough:
                 break
-        share = embedded_share(connection, within) if legs[-1].kind != "lex" else None
+        share = embedded_share(connection, within) if legs[-1].query.kind != "lex" else None
         ms = (time.perf_counter() - started) * 1000
     _report_legs(runs, words, stages)
-    note = f"{'none' if len(runs) == 1 else parts.rag.fusion_mode}: {len(fused)} candidates"
-    if balance.shift and parts.rag.fusion_mode == "adaptive":
+    note = f"{'none' if len(runs) == 1 else rag.fusion_mode}: {len(fused)} candidates"
+    if balance.shift:
         note = f"{note}, vector share {balance.shift:+.2f}: {balance.reason}"
     stages.ran("fuse", ms, f"{note} of {len(runs)} lists" if len(runs) > 2 else note)
     for error in {error.document: error for error in damaged}.values():
@@ -482,57 +435,41 @@ def find(
     return Ranked(runs, passages, selected, is_exhausted, share)
 
 
-def _find_words(
-    connection: Connection, legs: Sequence[LegQuery], runs: Sequence[LegRun], seqs: set[int]
-) -> FoundWords:
-    """Return which words of the user's own query the passages have."""
-    for leg, run in zip(legs, runs, strict=True):
-        if isinstance(leg, LexicalLeg) and run.query.origin == "original" and run.hits:
-            text, within = run.query.text, leg.restriction
-            return find_words(connection, leg.engine, within, text, run.hits, seqs)
-    return NO_WORDS
-
-
 def _ranked_lists(
     rag: RAGv2Settings, runs: Sequence[LegRun], seqs: set[int], words: FoundWords
 ) -> list[RankedList]:
     """Return the answers as lists with their weights."""
     lists = []
-    for run in runs:
-        query, is_own = run.query, run.query.origin == "original"
+    for run in [one for one in runs if not one.error]:
+        query, is_own = run.query, run.is_own
         weight = rag.lexical_weight if run.leg == "lexical" else rag.vector_weight
         weight *= rag.original_weight if is_own else rag.expansion_weight
         hits = [hit for hit in run.hits if hit.seq in seqs]
         of_list = words if is_own and run.leg == "lexical" else NO_WORDS
-        ranked = RankedList(
-            run.leg, run.engine, query.text, query.origin, weight, hits, run.spread, of_list
-        )
-        lists += [] if run.error else [ranked]
+        about = run.leg, run.engine, query.text, query.origin, weight
+        lists.append(RankedList(*about, hits, run.spread, of_list))
     return lists
 
 
 def _report_legs(runs: Sequence[LegRun], words: FoundWords, stages: StageLog) -> None:
     """Report each leg; raise the first error if every one failed."""
     for run in runs:
-        is_own = run.query.origin == "original"
         if run.error is not None:
-            stages.failed(run.leg if is_own else f"{run.leg} expanded", run.ms, run.error)
-        elif is_own:
+            stages.failed(run.leg if run.is_own else f"{run.leg} expanded", run.ms, run.error)
+        elif run.is_own:
             if run.fallback:
                 stages.fell_back(run.leg, run.fallback, reason=run.fallback.partition(",")[0])
             notes = [f"{run.engine}: {len(run.hits)} hits"]
-            if run.leg == "lexical" and run.hits:
-                first = f"the first has {words.cover:.0%} of the words"
-                notes += [first] if words.cover < 1 else []
-                rare = f"passages with its rarest word: {len(words.rare)}"
-                notes += [rare] if words.rare else []
+            if run.leg == "lexical" and run.hits and words.cover < 1:
+                notes.append(f"the first has {words.cover:.0%} of the words")
+            if run.leg == "lexical" and run.hits and words.rare:
+                notes.append(f"passages with its rarest word: {len(words.rare)}")
             stages.ran(run.leg, run.ms, "; ".join(filter(None, (*notes, run.note))))
-    if done := [run for run in runs if not run.error and run.query.origin == "expansion"]:
-        counts = ", ".join(
-            f"{sum(run.leg == leg for run in done)} {leg}" for leg in ("lexical", "vector")
-        )
+    if done := [run for run in runs if not run.error and not run.is_own]:
+        count = Counter(run.leg for run in done)
+        told = f"{count['lexical']} lexical, {count['vector']} vector"
         hits, ms = sum(len(run.hits) for run in done), sum(run.ms for run in done)
-        stages.ran("expanded legs", ms, f"{counts}: {hits} hits")
+        stages.ran("expanded legs", ms, f"{told}: {hits} hits")
     errors = [run.error for run in runs if run.error is not None]
     if len(errors) == len(runs):
         raise errors[0]
@@ -543,8 +480,12 @@ def fuse_lists(
     rag: RAGv2Settings,
     unembedded: frozenset[int] = frozenset(),
     balance: Balance = PRIOR,
+    *,
+    is_single: bool = False,
 ) -> list[FusedHit]:
     """Fuse the lists as the settings say."""
+    if is_single:
+        return single(lists[0]) if lists else []
     if rag.fusion_mode == "adaptive":
         return adaptive(lists, balance, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
@@ -562,13 +503,8 @@ def refine(
     """
     rag, query, passages, confidence = parts.rag, request.query, list(candidates), 0.0
     if request.rerank and passages:
-        options = RerankOptions(
-            candidates=rag.rerank_candidates,
-            blend=rag.rerank_blend,
-            weight=rag.rerank_weight,
-            budget_ms=rag.rerank_budget_ms,
-            top_n=rag.rerank_top_n,
-        )
+        blend = rag.rerank_blend, rag.rerank_weight, rag.rerank_budget_ms, rag.rerank_top_n
+        options = RerankOptions(rag.rerank_candidates, *blend)
         with stages.run("rerank", survives=CatalogError) as notes:
             text, cached = query.about(request.mode), parts.rerank_cache
             done = rerank_passages(passages, text, parts.reranker, cached, options)
@@ -596,14 +532,12 @@ def refine(
             before, counter = len(passages), parts.library.model.encoder.counter
             passages = keep_within_budget(passages, rag.token_budget, counter)
             notes.append(f"{len(passages)} of {before} kept")
-    timed = [is_timed(one.chunk) for one in passages]
+    asked = query.words, rag.snippet_chars, query.phrases
     passages = [
-        one._replace(snippet=find_snippet(one.chunk, query.words, rag.snippet_chars, query.phrases))
-        if has_time
-        else one
-        for one, has_time in zip(passages, timed, strict=True)
+        one._replace(snippet=find_snippet(one.chunk, *asked)) if is_timed(one.chunk) else one
+        for one in passages
     ]
-    if rag.temporal_enabled and not any(timed):
+    if rag.temporal_enabled and all(one.snippet is None for one in passages):
         stages.skipped("temporal", "no timed passage")
     elif rag.temporal_enabled:
         with stages.run("temporal", survives=Exception) as notes:
@@ -646,12 +580,11 @@ def to_results(
     notes += [note.partition(": ")[2] for note in lost[:_DAMAGED]]
     if len(lost) > _DAMAGED:
         notes.append(f"{len(lost) - _DAMAGED} more documents are damaged: run 'catalog doctor'")
+    searched, nearest = None, list[str]()
     if not results:
         notes += explain_nothing(parts.library, params, request, stages)
-
-    def find(loose: SearchRequest) -> list[Passage]:
-        return gather(parts, loose, StageLog()).passages
-
+        searched = tell_searched(parts.library, params, request)
+        nearest = find_nearest(request, lambda loose: gather(parts, loose, StageLog()).passages)
     return SearchResults(
         tuple(results),
         query=params.query,
@@ -662,7 +595,7 @@ def to_results(
         confidence=found.confidence,
         low_confidence=found.confidence < parts.rag.low_confidence_below,
         agent=params.agent,
-        searched=None if results else tell_searched(parts.library, params, request),
-        nearest=() if results else tuple(find_nearest(request, find)),
+        searched=searched,
+        nearest=tuple(nearest),
         notes=tuple(notes),
     )

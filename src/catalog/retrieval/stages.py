@@ -12,7 +12,6 @@ from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
 
-Status = Literal["ran", "skipped", "failed"]
 OnStage = Callable[[StageReport], object]
 
 

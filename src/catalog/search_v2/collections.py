@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
@@ -28,8 +28,6 @@ from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
-from catalog.retrieval.legs import is_foreign
-from catalog.retrieval.parts import FOREIGN_EMBEDDING
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.later_settings import is_own
 from catalog.store.vectors.foreign_collection import (
@@ -400,7 +398,6 @@ class CollectionRetriever(BaseRetriever):
             raise InputError("similarity_top_k and top_k are the same argument: give one of them")
         self.similarity_top_k = similarity_top_k if top_k is None else top_k
         self._filters = parse_filters(filters)
-        self._has_told_foreign = False
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -413,20 +410,14 @@ class CollectionRetriever(BaseRetriever):
         self._search.close()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        search = partial(
-            self._search.search,
+        given = query_bundle.embedding
+        is_fit = given is not None and len(given) == self._search.shape.dim
+        results = self._search.search(
             query_bundle.query_str,
             top_k=self.similarity_top_k,
             filters=self._filters,
+            embedding=given if is_fit else None,
         )
-        results, given = search(), query_bundle.embedding
-        if given is not None:
-            theirs = search(embedding=given) if len(given) == self._search.shape.dim else None
-            if theirs is not None and not is_foreign(*map(_scores, (theirs, results))):
-                results = theirs
-            elif not self._has_told_foreign:
-                self._has_told_foreign = True
-                _log.warning(FOREIGN_EMBEDDING, self._search.model.encoder.model)
         if blank := sum(not result.text for result in results):
             field = self._search.fields.text
             _log.warning("%d of %d passages have no text in %r", blank, len(results), field)
@@ -447,10 +438,6 @@ def _node(result: CollectionResult) -> TextNode:
     }
     metadata = {name: value for name, value in told.items() if value is not None}
     return TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
-
-
-def _scores(results: CollectionResults) -> list[float]:
-    return [result.score for result in results]
 
 
 def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:

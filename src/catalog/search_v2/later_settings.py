@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from catalog.core.arguments import check_params, parameter_names
 from catalog.core.params import AskParams, SearchParams
-from catalog.retrieval.request import check_search, search_arguments
+from catalog.retrieval.request import search_arguments
 
 _OF_LLAMA_INDEX = ("callback_manager", "object_map")  # which its classes set
 
@@ -35,7 +35,7 @@ class LaterSettings(Generic[ParamsT]):
         params = self._params
         changed = replace(params, **search_arguments({name: value}, kind=type(params)))
         if isinstance(changed, SearchParams):
-            check_search(changed)
+            check_params(changed)
         else:
             check_params(changed)
         self._params = changed

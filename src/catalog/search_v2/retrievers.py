@@ -20,21 +20,22 @@ from llama_index.core.vector_stores.types import (
 )
 from pydantic import PrivateAttr
 
+from catalog.core.arguments import check_params
 from catalog.core.errors import InputError, QueryError, SemanticQueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion import Expander
 from catalog.retrieval.legs import (
+    expand,
     plan_legs,
 )
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.request import (
-    check_search,
     read_request,
     search_arguments,
     take_similarity_top_k,
 )
-from catalog.retrieval.search import expand, find, question_about
+from catalog.retrieval.search import find, question_about
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
@@ -162,7 +163,7 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         _check_narrow(narrow)
         self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
         self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
-        check_search(self._params)
+        check_params(self._params)
         self._given_parts = service.parts if parts is None and service is not None else parts
         super().__init__((), k_fused, callback_manager)
 
@@ -175,7 +176,6 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         query, (k_lex, k_dense) = request.query, self._depths
         make_legs = partial(
             plan_legs,
-            parts,
             replace(request.restriction, without=query.exclusions, containing=query.required),
             mode=request.mode,
             k_lex=k_lex or parts.rag.fts_top_k,
@@ -260,9 +260,9 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
     each passage's relevance from 0 to 1, for stages that cut off by score. ``whole=False`` ends
     after selection, for callers who chain the later stages themselves. A query bundle's
     ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
-    embedding of another model is ignored and logged once. A document gives more passages than
-    settings allow (``max_chunks_per_doc``) if there are not enough others for ``top_k``. Parameters
-    and ``score`` can also be set later, as attributes.
+    embedding of another length than the store's vectors is ignored. A document gives more
+    passages than settings allow (``max_chunks_per_doc``) if there are not enough others for
+    ``top_k``. Parameters and ``score`` can also be set later, as attributes.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever
@@ -285,7 +285,7 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
         self.score = score
         arguments = search_arguments(search, "service", "whole", "score", "callback_manager")
         self._params = SearchParams("", dataset=dataset, **arguments)
-        check_search(self._params)
+        check_params(self._params)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.filters import Op, condition
+from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
-from catalog.retrieval.legs import LexicalLeg, Question, run_leg
+from catalog.retrieval.legs import LegQuery, rank_words
 from catalog.store.database import Database
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.restriction import Hit, Restriction
@@ -281,12 +282,14 @@ class LexicalContract(LexicalRestrictions):
             ("!!! ->", [arrow]),
             ("=>", []),
         ):
-            run = run_leg(database, LexicalLeg(WHOLE, 10, None, database, engine), Question(signs))
-            assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), signs
+            leg = LegQuery(SubQuery("lex", signs), WHOLE, 10)
+            with database.read() as connection:
+                run = rank_words(connection, engine, leg)
+            assert [hit.seq for hit in run.hits] == wanted, signs
         within = Restriction("notes", Scope.of(["notes:a.md"]))
-        assert not run_leg(
-            database, LexicalLeg(within, 10, None, database, engine), Question("->")
-        ).hits
+        with database.read() as connection:
+            leg = LegQuery(SubQuery("lex", "->"), within, 10)
+            assert not rank_words(connection, engine, leg).hits
 
     def test_a_word_that_is_there_is_not_corrected(
         self, database: Database, engine: LexicalEngine

@@ -16,7 +16,7 @@ from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
-from catalog.retrieval.legs import LexicalLeg, Question, run_leg
+from catalog.retrieval.legs import LegQuery, rank_words
 from catalog.store.database import Database
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.restriction import Restriction
@@ -256,15 +256,15 @@ class LexicalRestrictions:
         put(database, "notes", "b.md", "大阪は大きい。")
         for phrase, wanted in (("日本の首都", [city]), ("東京", [city]), ("名古屋", [])):
             within = Restriction("notes", containing=(phrase,))
-            run = run_leg(
-                database, LexicalLeg(within, 10, None, database, engine), Question(phrase)
-            )
-            assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), phrase
+            leg = LegQuery(SubQuery("lex", phrase), within, 10)
+            with database.read() as connection:
+                run = rank_words(connection, engine, leg)
+            assert [hit.seq for hit in run.hits] == wanted, phrase
         # what a model adds to the question is ranked or not found at all
         added = SubQuery("lex", "zebra", origin="expansion")
         within = Restriction("notes", containing=("東京",))
-        run = run_leg(database, LexicalLeg(within, 10, added, database, engine), Question("東京"))
-        assert list(run.hits) == []
+        with database.read() as connection:
+            assert not rank_words(connection, engine, LegQuery(added, within, 10)).hits
 
     def test_a_phrase_of_stop_words_is_found_where_it_is_required(
         self, database: Database, engine: LexicalEngine

@@ -144,7 +144,7 @@ def _matching(connection: Connection, match: str) -> Select[Any]:
     return select(chunks.c.seq, found.c.score).join(found, found.c.rowid == chunks.c.seq)
 
 
-def find_signs(database: Database, text: str, k: int, restriction: Restriction) -> list[int]:
+def find_signs(connection: Connection, text: str, k: int, restriction: Restriction) -> list[int]:
     """Return the first ``k`` passages that contain all signs of a query without words.
 
     Signs are searched literally, in at most :data:`MOST_READ` passages. A single ASCII sign is too
@@ -158,5 +158,4 @@ def find_signs(database: Database, text: str, k: int, restriction: Restriction) 
     holding = select(read.c.seq).order_by(read.c.seq).limit(k)
     for sign in signs:
         holding = holding.where(or_(*(contains(field, sign) for field in fields)))
-    with database.read() as connection:
-        return list(connection.scalars(holding))
+    return list(connection.scalars(holding))
