@@ -137,7 +137,7 @@ def test_a_judge_says_which_nuggets_are_there(measure):
     judge = WritingLLM(replies=["1: support\n2: partial_support"], prompts=[])
     run, _ = measure(judge=judge)
     assert run.scores["VitalStrict"] == {"cancel": 0.5}
-    assert run.scores["Vital"] == {"cancel": 0.75}
+    assert run.scores["All"] == {"cancel": 0.75}
     (prompt,) = judge.prompts
     assert "2: Bring the papers." in prompt
     assert run.identity["judge"] == "WritingLLM writer"

@@ -1,7 +1,5 @@
 """Fitting the constants of relevance and of answering, and what is observed to fit them on."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -107,11 +105,11 @@ def test_passages_are_observed_with_their_labels_whatever_the_settings_hide(tmp_
     with open_library(tmp_path / "home", vector_engine="flat") as library:
         Indexer(library).build(notes, "notes")
 
-        def observe(rag=None, fit=by_words, **more):
-            service = SearchServiceV2(library, SearchParts(library).with_settings(rag or {}))
-            return collect_passages(service, golden, "notes", fit, progress=Silent(), **more)
+        def observe(rag):
+            service = SearchServiceV2(library, SearchParts(library).with_settings(rag))
+            return collect_passages(service, golden, "notes", by_words, progress=Silent())
 
-        found = observe()
+        found = observe({})
         assert {name: set(map(bool, one.is_relevant)) for name, one in found.items()} == {
             "q1": {True, False},
             "q2": {True},
@@ -121,5 +119,3 @@ def test_passages_are_observed_with_their_labels_whatever_the_settings_hide(tmp_
         assert {name: list(one.estimates) for name, one in hidden.items()} == {
             name: list(one.estimates) for name, one in found.items()
         }
-        lexical = observe(fit=replace(by_words, words=0.0, cosine=5.0), mode="lexical")
-        assert set(lexical["q1"].estimates) == {0.5}, "searches by words have no cosine"

@@ -138,15 +138,6 @@ def test_a_calibration_is_of_searches_with_vectors_or_by_words(catalog, labelled
     assert relevances(found(catalog, "--mode", "lexical")) == relevances(lexical)
 
 
-def test_a_dry_run_says_how_good_it_would_be_and_keeps_nothing(catalog, labelled):
-    before = relevances(found(catalog))
-    code, out, _ = catalog("golden", "calibrate", "--golden", labelled, "--dry-run")
-    assert code == 0
-    assert "250 passages" in out
-    assert out.splitlines()[-1] == "kept nothing"
-    assert relevances(found(catalog)) == before
-
-
 def test_a_threshold_goes_by_what_was_calibrated(catalog, labelled, settings):
     assert catalog("golden", "calibrate", "--golden", labelled)[0] == 0
     settings["similarity_threshold"] = 0.5
@@ -165,7 +156,6 @@ def test_too_few_labels_are_counted_and_nothing_is_kept(catalog, tmp_path):
 @pytest.mark.parametrize(
     ("option", "code", "message"),
     [
-        (["--mode", "magic"], 2, "'magic'; one of lexical, vector, hybrid"),
         (["-d", "nope"], 1, "no dataset 'nope'"),
         (["--golden", "absent.jsonl"], 1, "cannot read absent.jsonl"),
     ],

@@ -12,14 +12,13 @@ free. Each metric has a value, 0 to 1, for the questions to which it applies:
 ``CiteSpan``    of questions with labelled spans: whether a cited passage contains one
 ``Support``     of answers: share of sentences that their citations support
 ``VitalStrict`` of questions with nuggets, parts of a right answer: share of vital ones it has
+``All``         of the same: share of all nuggets it has, a partially supported one as half
 ==============  =====================================================================
 
-A nugget is *supported* by the answer, *partially*, or *not*, as AutoNuggetizer judges. A strict
-score counts only supported ones; other scores count a partially supported one as half. ``Vital``
-scores are over the vital nuggets, ``All`` over all. ``VitalStrict`` ranks systems most like people
-do (Pradeep et al. 2024, "Initial Nugget Evaluation Results for the TREC 2024 RAG Track with the
-AutoNuggetizer Framework", arXiv 2411.09607). Use them to compare runs; for a single question they
-say little.
+A nugget is *supported* by the answer, *partially*, or *not*, as AutoNuggetizer judges.
+``VitalStrict`` ranks systems most like people do (Pradeep et al. 2024, "Initial Nugget Evaluation
+Results for the TREC 2024 RAG Track with the AutoNuggetizer Framework", arXiv 2411.09607). Use them
+to compare runs; for a single question they say little.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.llm import LanguageModel, Message
 from catalog.llm.replies import Reply
 
-NUGGET_METRICS = ("VitalStrict", "Vital", "AllStrict", "All")
+NUGGET_METRICS = ("VitalStrict", "All")
 Assigned = Literal["support", "partial_support", "not_support"]
 _PARTIAL = 0.5
 _AT_ONCE = 10  # nuggets in one prompt to the judge, as in AutoNuggetizer
@@ -95,22 +94,15 @@ def assign_nuggets(
 def score_nuggets(query: GoldenQuery, assigned: Sequence[NuggetAssignment]) -> dict[str, float]:
     """Return the nugget metrics of a question; 0 if no nugget was supported.
 
-    Vital scores are left out if the question has no vital nuggets.
+    ``VitalStrict`` is left out if the question has no vital nuggets.
     """
     nuggets = nuggets_of(query)
     values = [one.assigned for one in assigned] or ["not_support"] * len(nuggets)
-    strict = [float(value == "support") for value in values]
-    lenient = [
-        _PARTIAL if value == "partial_support" else full
-        for value, full in zip(values, strict, strict=True)
-    ]
-    vital = [at for at, nugget in enumerate(nuggets) if nugget.importance == "vital"]
-    of_vital = {
-        "VitalStrict": [strict[at] for at in vital],
-        "Vital": [lenient[at] for at in vital],
-    }
-    columns = of_vital | {"AllStrict": strict, "All": lenient}
-    return {name: fmean(column) for name, column in columns.items() if column}
+    pairs = zip(nuggets, values, strict=True)
+    vital = [value == "support" for nugget, value in pairs if nugget.importance == "vital"]
+    share = {"support": 1.0, "partial_support": _PARTIAL, "not_support": 0.0}
+    scores = {"VitalStrict": fmean(vital)} if vital else {}
+    return scores | {"All": fmean(share[value] for value in values)}
 
 
 def _judge(
@@ -126,10 +118,7 @@ def _judge(
 def _messages(question: str, nuggets: Sequence[Nugget], answer: str) -> list[Message]:
     facts = "\n".join(f"{number}: {one.text}" for number, one in enumerate(nuggets, start=1))
     told = f"Question: {question}\n\nFacts:\n{facts}\n\nAnswer:\n{answer}"
-    return [
-        Message("system", _RULES),
-        Message("user", told),
-    ]
+    return [Message("system", _RULES), Message("user", told)]
 
 
 ANSWER_METRICS = (
@@ -278,10 +267,7 @@ def holds_span(passage: PassageRecord, path: str, span: Span) -> bool:
         place = next(other.locator for other in passage.also_in if other.path == path)
         characters = (-1, -1)
     pairs = (
-        (
-            characters,
-            (span.start, None if span.end is None else span.end - 1),
-        ),
+        (characters, (span.start, None if span.end is None else span.end - 1)),
         ((place.line_start, place.line_end), (span.line_start, span.line_end)),
         ((place.time_start, place.time_end), (span.time_start, span.time_end)),
     )

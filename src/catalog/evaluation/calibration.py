@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.core.params import Mode, SearchParams
+from catalog.core.params import SearchParams
 from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.retrieval.relevance import Calibration, extract_features
@@ -96,7 +96,6 @@ def collect_passages(
     dataset: str,
     calibration: Calibration,
     *,
-    mode: Mode = "hybrid",
     progress: Progress,
 ) -> dict[str, LabelledPassages]:
     """Return the first passages of every query that found some, by query id.
@@ -107,7 +106,7 @@ def collect_passages(
     service = service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
     found = {}
     for query in golden:
-        options = {"dataset": dataset, "top_k": CANDIDATES, "mode": mode, "filters": query.filters}
+        options = {"dataset": dataset, "top_k": CANDIDATES, "filters": query.filters}
         params = SearchParams(query.query, rerank=False, expand=False, **options)
         if passages := find_passages(service.parts, params).passages:
             seen = map(calibration.relevance, extract_features(passages, query.query))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +16,6 @@ from catalog.interfaces.cli.options import (
     DatasetOption,
     JsonOption,
     StoreOptions,
-    known_name,
     open_library,
     require_folder_of,
     store_options,
@@ -24,7 +23,6 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
-    from catalog.core.params import Mode
     from catalog.evaluation.golden import GoldenSet
     from catalog.evaluation.judging import PreferenceTest
     from catalog.ingest.sync_report import Progress
@@ -71,10 +69,6 @@ def calibrate(
         Path | None, typer.Option("--golden", help="Labelled queries, JSON Lines.")
     ] = None,
     dataset: DatasetOption = None,
-    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show how good it would be, and keep nothing.")
-    ] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
     ] = False,
@@ -86,98 +80,85 @@ def calibrate(
 
     Examples:
         catalog golden calibrate --golden notes.jsonl
-        catalog golden calibrate --golden notes.jsonl --dry-run
+        catalog golden calibrate --undo
     """
     from catalog.answers.answerable import save_answer_shift
-    from catalog.core.params import MODES
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
-    from catalog.retrieval.relevance import WORDS_ONLY, save_calibration
+    from catalog.retrieval.relevance import save_calibration
     from catalog.retrieval.search import Searcher
 
-    known_mode = known_name("--mode", mode, MODES)
     if (golden is None) != undo:
         raise typer.BadParameter("give the labelled queries, or --undo", param_hint="--golden")
     queries = None if golden is None else read_golden(golden)
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
-        embedding = WORDS_ONLY if mode == "lexical" else library.wanted_model.fingerprint
-        service = Searcher(library)
         if queries is None:
-            save_answer_shift(service.parts, name, None, "undone")
-            save_calibration(library.database, embedding, None)
+            save_answer_shift(Searcher(library).parts, name, None, "undone")
+            save_calibration(library.database, library.wanted_model.fingerprint, None)
             say(f"'ask' decides as usual again when to answer from {name}")
             say("relevance is the packaged calibration's again")
             return
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         with TerminalProgress() as progress:
-            told = _fit_relevance(
-                service, queries, name, known_mode, embedding, progress, keep=not dry_run
-            )
-            as_fitted = Searcher(library)  # with what was kept
-            told += _fit_answers(as_fitted, queries, name, progress, keep=not dry_run)
-    say(*told, "kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
+            told = [*_fit_relevance(Searcher(library), queries, name, progress)]
+            told += _fit_answers(Searcher(library), queries, name, progress)  # with what was kept
+    say(*told, "'catalog golden calibrate --undo' takes it back")
 
 
 def _fit_relevance(
-    service: Searcher,
-    queries: GoldenSet,
-    dataset: str,
-    mode: Mode,
-    embedding: str,
-    progress: Progress,
-    *,
-    keep: bool,
-) -> list[str]:
-    """Shift the packaged relevance, keep the shift if it wins, and return a report."""
+    service: Searcher, queries: GoldenSet, dataset: str, progress: Progress
+) -> Iterator[str]:
+    """Shift the packaged relevance, keep the shift if it wins, and report it."""
     from catalog.evaluation.calibration import collect_passages, fit_relevance
     from catalog.retrieval.relevance import WORDS_ONLY, packaged_calibration, save_calibration
 
+    embedding = service.library.wanted_model.fingerprint
     packaged = packaged_calibration(embedding) or packaged_calibration(WORDS_ONLY)
     assert packaged is not None
-    found = collect_passages(service, queries, dataset, packaged, mode=mode, progress=progress)
+    found = collect_passages(service, queries, dataset, packaged, progress=progress)
     fit = fit_relevance(list(found.values()))
     about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
-    if keep:
-        shifted = replace(packaged, constant=packaged.constant + fit.shift, about=about)
-        save_calibration(service.parts.database, embedding, shifted if fit.wins else None)
+    shifted = replace(packaged, constant=packaged.constant + fit.shift, about=about)
+    save_calibration(service.parts.database, embedding, shifted if fit.wins else None)
     passages = counted(sum(one.estimates.size for one in found.values()), "passage")
     gain = f"{fit.gain:+.3f} (standard error {fit.error:.3f})"
-    return [
-        f"{about}: {passages}, left out of the fit in turn:",
-        f"  relevance is fitted to them: its log-likelihood rises by {gain}"
-        if fit.wins
-        else f"  relevance stays the packaged calibration's: the fit does not win, {gain}",
-    ]
+    yield f"{about}: {passages}, left out of the fit in turn:"
+    if fit.wins:
+        yield f"  relevance is fitted to them: its log-likelihood rises by {gain}"
+    else:
+        yield f"  relevance stays the packaged calibration's: the fit does not win, {gain}"
 
 
 def _fit_answers(
-    service: Searcher, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
-) -> list[str]:
-    """Fit when to answer from the dataset, keep it if it wins, and return a report."""
+    service: Searcher, queries: GoldenSet, dataset: str, progress: Progress
+) -> Iterator[str]:
+    """Fit when to answer from the dataset, keep it if it wins, and report it."""
     from catalog.answers.answerable import save_answer_shift
     from catalog.evaluation.calibration import LEAST_OF_A_KIND, measure_answers
 
     counts = len(queries.answerable), len(queries.unanswerable)
     if min(counts) < LEAST_OF_A_KIND:
         needs = f"{LEAST_OF_A_KIND} queries with an answer and {LEAST_OF_A_KIND} without"
-        return [f"  when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"]
+        yield f"  when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
+        return
     decisions = measure_answers(service, queries, dataset, progress=progress)
     fit = decisions.fit()
-    (wrongly, rightly), (before, rightly_before) = map(decisions.refused, (fit.shift, 0.0))
-    if keep:
-        about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
-        save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
-    now = f"{before:.0%} of those with an answer and {rightly_before:.0%} of those without"
+    about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
+    save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
+    then, now = (
+        f"{wrongly:.0%} of those with an answer and {rightly:.0%} of those without"
+        for wrongly, rightly in map(decisions.refused, (fit.shift, 0.0))
+    )
     if not fit.wins:
-        return [f"  'ask' decides as before, and refuses {now}: no shift wins on queries left out"]
-    return [
-        f"  'ask' refuses {wrongly:.0%} of those with an answer and {rightly:.0%} of those "
-        f"without; before, {now}: {fit.gain:+.3f} rightly decided (standard error "
+        yield f"  'ask' decides as before, and refuses {now}: no shift wins on queries left out"
+        return
+    yield (
+        f"  'ask' refuses {then}; before, {now}: {fit.gain:+.3f} rightly decided (standard error "
         f"{fit.error:.3f}) on queries left out"
-    ]
+    )
 
 
 @judge_app.command("stats")
@@ -221,29 +202,32 @@ def stats(file: GoldenFile, json: JsonOption = False) -> None:
 
 
 def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
-    test = one.test
-    chosen = test.wins + test.ties + test.losses
+    test, low, high = one.test, one.test.interval.low, one.test.interval.high
+    left = questions - test.wins - test.ties - test.losses
+    people, repeated, kinds = (
+        ", ".join(form.format(*item) for item in counts.items())
+        for form, counts in (
+            ("{} ({})", one.people),
+            ("{} ({})", one.repeated),
+            ("{} {}", one.by_kind),
+        )
+    )
     yield f"{one.candidate} and {one.baseline}, {one.mode}: {one.verdict}"
     yield (
         f"  {one.candidate} won {test.wins}, tied {test.ties} ({one.neither} both bad) and lost "
-        f"{test.losses}; {questions - chosen} of {questions} questions are left"
+        f"{test.losses}; {left} of {questions} questions are left"
     )
     yield (
-        f"  preferred in {test.share:.0%} of the choices that are not ties "
-        f"[{test.interval.low:.0%}, {test.interval.high:.0%}], evidence {test.e_value:.3g}"
+        f"  preferred in {test.share:.0%} of the choices that are not ties [{low:.0%}, "
+        f"{high:.0%}], evidence {test.e_value:.3g}"
     )
     if one.still_needed:
         yield f"  {one.still_needed}"
-    if one.by_kind:
-        kinds = ", ".join(f"{kind} {counts}" for kind, counts in one.by_kind.items())
+    if kinds:
         yield f"  won-tied-lost by kind: {kinds}"
-    yield f"  by {_people(one.people)}"
-    if one.repeated:
-        yield f"  judged before by somebody else, so not counted again: {_people(one.repeated)}"
-
-
-def _people(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{person} ({count})" for person, count in counts.items())
+    yield f"  by {people}"
+    if repeated:
+        yield f"  judged before by somebody else, so not counted again: {repeated}"
 
 
 def validate(
