@@ -73,10 +73,9 @@ FOUND = [
     (200, "GET", "/v1/search?q=harbour&top_k=2&mode=lexical", {}),
     (200, "GET", "/v1/documents/bread/page-1.md", {}),
     (200, "GET", "/v1/documents/notes:kettle/page-2.md:2-4?max_bytes=200", {}),
-    (200, "GET", "/v1/documents/changing.md", {"headers": {"Accept": "text/plain"}}),
+    (200, "GET", "/v1/documents/changing.md", {}),
     (200, "POST", "/v1/documents", {"json": {"patterns": ["garden/*.md"], "max_bytes": 5_000}}),
     (200, "GET", "/v1/documents?limit=5&sort=modified", {}),
-    (200, "GET", "/v1/documents", {"headers": {"Accept": "application/x-ndjson"}}),
     (200, "GET", "/v1/status", {}),
     (200, "GET", "/v1/health", {}),
 ]

@@ -98,11 +98,14 @@ def catalog_server(
         try:
             with asked_at("mcp"), asked_as(scope.get("state", {}).get(ROLE)):
                 return await workers.run(work)
-        except (CatalogError, MCPError):
+        except MCPError:
             raise
+        except CatalogError as error:
+            raise MCPError(types.INTERNAL_ERROR, _line(str(error), 1000)) from error
         except Exception as error:  # a defect of ours: its place is logged, its kind is told
             log_bug(what, error)
-            raise CatalogError(f"internal error ({type(error).__name__})") from error
+            told = f"internal error ({type(error).__name__})"
+            raise MCPError(types.INTERNAL_ERROR, told) from error
 
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
@@ -115,33 +118,27 @@ def catalog_server(
         work = partial(tools[params.name].call, engine, params.arguments or {})
         try:
             answer = await run(context, f"tool {params.name}", work)
-        except CatalogError as error:
-            answer = failed(str(error))
+        except MCPError as error:
+            answer = failed(error.message)
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
             structured_content=answer.data,
             is_error=answer.is_error,
         )
 
-    async def run_resources(context: Context, work: Callable[[], ResultT]) -> ResultT:
-        try:
-            return await run(context, "resources", work)
-        except CatalogError as error:
-            raise MCPError(types.INTERNAL_ERROR, _line(str(error), 1000)) from error
-
     async def list_resources(
         context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        cursor = params.cursor if params else None
-        return await run_resources(context, partial(list_documents, engine, cursor))
-
-    async def list_templates(*_: object) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
+        work = partial(list_documents, engine, params.cursor if params else None)
+        return await run(context, "resources", work)
 
     async def read_resource(
         context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await run_resources(context, partial(read_document, engine, params.uri))
+        return await run(context, "resources", partial(read_document, engine, params.uri))
+
+    async def list_templates(*_: object) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
 
     return Server(
         "catalog",

@@ -68,13 +68,8 @@ _EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _OF_PROGRAMS = {"chunk_id", "source_doc_id", "start_offset", "end_offset", "moment", "explain"}
 _OF_PROGRAMS |= {"snippet", "snippet_lines", "snippet_locator", "matches"}
 _BOUNDS = {"top_k": (1, 50), "limit": (1, 100), "max_bytes": (1_000, 1_000_000)}
-_NOTHING = {  # where an answer's documents are, and the message if there are none
-    "search": ("results", "no passage was found. Try other words, or query_catalog."),
-    "ask": ("answer", "the documents do not tell. Try other words, or search_chunks."),
-    "browse": ("entries", "no such document is listed. Try other words, or search_chunks."),
-    "multi_get": ("documents", "none of these documents could be given."),
-    "status": ("datasets", "nothing is indexed yet."),
-}
+_LISTS = {"search": "results", "browse": "entries", "multi_get": "documents", "status": "datasets"}
+_NOTHING = "no results: try other words or fewer conditions, or list documents with query_catalog."
 
 
 class ToolResult(NamedTuple):
@@ -119,14 +114,13 @@ class Tool:
         for one in edge_fields(self.params):
             if one.name in self.without or one.name in self.fixed:
                 continue
-            name, bounds = self.names.get(one.name, one.name), None
-            if int in (one.type, *get_args(one.type)):
-                bounds = _BOUNDS.get(one.name, (one.within[0] or 0, one.within[1] or _MOST))
+            name, is_number = self.names.get(one.name, one.name), int in get_args(one.type | None)
+            within = _BOUNDS.get(one.name, (one.within[0] or 0, one.within[1] or _MOST))
             taken[name] = replace(
                 one,
                 name=name,
                 default=self.defaults.get(one.name, one.default),
-                within=bounds or (None, None),
+                within=within if is_number else (None, None),
                 aliases=tuple(alias for alias in (one.name, *one.aliases) if alias != name),
             )
         return taken
@@ -153,13 +147,12 @@ class Tool:
         except CatalogError as error:
             return failed(str(error), is_quoted=error.quotes_documents)
         data, text = _told(self.verb, answer, params)
-        where, message = _NOTHING.get(self.verb, ("text", ""))
-        is_found = not answer.get("abstained") and data[where] not in ([], None)
+        is_found = data.get(_LISTS.get(self.verb, ""), True) and not data.get("abstained")
         data |= {"status": "ok" if is_found else "no_results", "notes": [*notes, *data["notes"]]}
         own = [f"note: {note}" for note in notes]
         if not is_found:
-            data["message"] = f"no results: {message}"
-            own.insert(0, data["message"])
+            data["message"] = _NOTHING
+            own.insert(0, _NOTHING)
         elif data.get("low_confidence"):
             own.insert(0, "low confidence: perhaps none of these passages answers the query")
         marked = [mark_as_data(clean(text.strip("\n")))] if text else []
@@ -188,16 +181,15 @@ class Tool:
             checked = self.arguments.model_validate(values)
         except ValidationError as error:
             raise InputError(validation_message(error, self.arguments)) from error
-        own_names = {tools: own for own, tools in self.names.items()}
+        own_names = {shown: own for own, shown in self.names.items()}
         params = {}
         for name in values:
             value, (least, most) = getattr(checked, name), self.parameters[name].within
             if type(value) is int and least is not None and most is not None:
-                nearest = min(max(value, least), most)
-                if nearest != value:
-                    shown = value if abs(value) < 2**63 else "of that size"
-                    notes.append(f"{name} {shown} is out of range, so {nearest} was used")
-                value = nearest
+                given_value, value = value, min(max(value, least), most)
+                if value != given_value:
+                    shown = given_value if abs(given_value) < 2**63 else "of that size"
+                    notes.append(f"{name} {shown} is out of range, so {value} was used")
             params[own_names.get(name, name)] = value
         return params, notes
 
@@ -225,26 +217,20 @@ def _lean(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_meant(value: Any, one: Param) -> Any:
     """Return a list where one is wanted, of a text or of JSON, without blank texts in it."""
-    if isinstance(value, tuple):
-        value = list(value)
     if not one.takes_list:
-        is_alone = isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
-        return value[0] if is_alone else value
+        return value
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
-    if _is_blank(value):
-        return value
-    if isinstance(value, str) and one.name == "dataset":  # no name of one has a comma
-        return _parts(value) if "," in value else value
-    if isinstance(value, str):
-        return [value]
-    return [item for item in value if not _is_blank(item)] if isinstance(value, list) else value
+    if isinstance(value, str) and value.strip():  # no dataset's name has a comma
+        return _parts(value) if one.name == "dataset" else [value]
+    is_several = isinstance(value, list | tuple) and not _is_blank(value)
+    return [item for item in value if not _is_blank(item)] if is_several else value
 
 
 def _is_blank(value: Any) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(map(_is_blank, value))
+    if isinstance(value, list | tuple):
+        return len(value) > 0 and all(map(_is_blank, value))
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -263,11 +249,9 @@ def _ask_by_names(engine: Engine, verb: str, params: Mapping[str, Any]) -> dict[
 
 def failed(message: str, *, is_quoted: bool = False) -> ToolResult:
     """Return an error's result: one line; one that quotes names of documents is marked as data."""
-    line = one_line(clean(message))
-    line = (line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…") or "it failed"
-    text = f"error: {line}"
-    if is_quoted:
-        text = f"error: the reason quotes names from documents.\n{mark_as_data(line)}"
+    line = one_line(clean(message))[:MAX_MESSAGE]
+    quoted = f"the reason quotes names from documents.\n{mark_as_data(line)}"
+    text = f"error: {quoted if is_quoted else line}"
     return ToolResult(text, {"status": "error", "message": line})
 
 

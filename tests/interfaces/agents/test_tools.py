@@ -88,8 +88,8 @@ def test_no_passage_ever_passes_by_a_filter(call, tool):
 def test_nothing_found_says_what_was_searched_and_what_to_try(call):
     answer = call("search", query="zebra", file_type="pdf")
     assert answer.data["status"] == "no_results"
-    message = "no results: no passage was found. Try other words, or query_catalog."
-    assert answer.text.split("\n")[0] == answer.data["message"] == message
+    assert answer.text.split("\n")[0] == answer.data["message"]
+    assert answer.data["message"].startswith("no results: try other words")
     assert "Searched by words in 1 document of 'notes'" in answer.text
     hidden = call("search", query="zebra", docs=["keys.md"])
     assert "pdf" not in hidden.text
@@ -163,7 +163,7 @@ def test_several_documents_are_given_as_long_as_all_fit(engine):
     assert f"not returned: {left}" in answer.text
     none = TOOLS["multi_get"].call(Changed(engine, documents=[]), {"patterns": "*.md"})
     assert none.data["status"] == "no_results"
-    assert none.text.startswith("no results: none of these documents could be given.")
+    assert none.text.startswith("no results: try other words")
 
 
 def test_no_line_of_a_document_looks_like_the_head_of_another(call):
@@ -182,7 +182,7 @@ def test_the_catalog_lists_and_pages(call):
     assert paths(tagged) == ["keys.md"]
     assert "  #ops #security\n" in tagged.text
     missing = call("query_catalog", file_type="md", query="zebra")
-    assert missing.text.startswith("no results: no such document is listed.")
+    assert missing.text.startswith("no results: try other words")
     assert "the listing has 7 documents." in call("query_catalog", offset=100).text
 
 

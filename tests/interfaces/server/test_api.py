@@ -16,9 +16,6 @@ from catalog.core.errors import (
 from catalog.interfaces.plain_text import json_text
 from catalog.interfaces.server.http_errors import http_status
 
-NDJSON = {"accept": "application/x-ndjson"}
-PLAIN = {"accept": "text/plain"}
-
 
 def timeless(value):
     """Without what differs from one run to the next."""
@@ -129,62 +126,6 @@ def test_health_looks_at_nothing(stub, asked):
     answer = asked(stub(fail), "GET", "/v1/health")
     assert answer.json()["status"] == "ok"
     assert "proof" not in answer.json()
-
-
-def test_every_document_is_streamed_page_after_page(engine, asked, monkeypatch):
-    monkeypatch.setattr("catalog.interfaces.server.http_api._STREAM_PAGE", 2)
-    sizes = []
-    ask = engine.ask
-
-    def counted(operation, arguments):
-        page = ask(operation, arguments)
-        if operation == "browse":
-            sizes.append(len(page["entries"]))
-        return page
-
-    monkeypatch.setattr(engine, "ask", counted)
-    answer = asked(engine, "GET", "/v1/documents?sort=name", headers=NDJSON)
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
-    lines = [json.loads(line) for line in answer.text.splitlines()]
-    assert sizes == [2, 1]
-    assert lines == ask("browse", {"sort": "name", "limit": 100})["entries"]
-    some = asked(engine, "GET", "/v1/documents?sort=name&limit=2&offset=1", headers=NDJSON)
-    assert [json.loads(line) for line in some.text.splitlines()] == lines[1:3]
-    assert asked(engine, "GET", "/v1/documents?name=nothing", headers=NDJSON).text == ""
-
-
-def test_a_stream_that_cannot_begin_is_an_error_like_any_other(engine, asked):
-    answer = asked(engine, "GET", "/v1/documents?dataset=nothing", headers=NDJSON)
-    assert answer.status_code == 404
-    assert answer.json()["error"]["kind"] == "UnknownDatasetError"
-
-
-def test_the_text_alone_is_streamed(engine, asked):
-    answer = asked(engine, "GET", "/v1/documents/keys.md?line_start=4&line_end=6", headers=PLAIN)
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == "# Keys\n\n## Rotating"
-
-
-def test_a_text_longer_than_a_piece_arrives_whole(stub, asked):
-    text = "täglich " * 20_000
-    answer = asked(stub(lambda *_: {"text": text}), "GET", "/v1/documents/x", headers=PLAIN)
-    assert answer.text == text
-
-
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        ("text/plain", "text/plain; charset=utf-8"),
-        ("text/plain;q=0.9, application/json;q=0.1", "text/plain; charset=utf-8"),
-        ("text/html, text/plain", "text/plain; charset=utf-8"),
-        ("application/json, text/plain", "application/json"),
-        ("*/*", "application/json"),
-        ("image/png", "application/json"),
-    ],
-)
-def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
-    answer = asked(engine, "GET", "/v1/documents/keys.md", headers={"accept": accept})
-    assert answer.headers["content-type"] == kind
 
 
 @pytest.mark.parametrize(
@@ -326,22 +267,6 @@ def test_a_defect_is_not_reported_and_its_log_quotes_nothing(stub, asked, caplog
     assert "ValueError" in caplog.text
     assert "in fail" in caplog.text
     assert "diagnosis" not in caplog.text
-
-
-def test_a_defect_in_mid_stream_cuts_the_answer(stub, on_port, app_of, monkeypatch):
-    import httpx
-
-    monkeypatch.setattr("catalog.interfaces.server.http_api._STREAM_PAGE", 1)
-
-    def second_page_fails(operation, arguments):
-        if arguments.get("offset"):
-            raise ValueError("secret words")
-        return {"entries": [{"path": "a"}], "offset": 0, "total": 2}
-
-    with on_port(app_of(stub(second_page_fails))) as server:
-        url = f"http://127.0.0.1:{server.port}/v1/documents"
-        with pytest.raises(httpx.RemoteProtocolError):
-            httpx.get(url, headers=NDJSON)
 
 
 def test_the_log_has_a_line_for_each_request_without_its_words(engine, asked, caplog):

@@ -1,6 +1,5 @@
 """The examples of docs/reference/http.md work as they stand, against a real server."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -41,16 +40,8 @@ def test_an_example_is_answered(engine, app_of, on_port, block, monkeypatch):
         sent["url"] = sent["url"].replace(":8180", f":{server.port}")
         answer = httpx.request(**sent)
     assert answer.status_code == 200, answer.text
-    kind = answer.headers["content-type"]
-    if kind == "application/json":
-        found = answer.json()
-        kept = ("results", "entries", "documents")
-        assert any(map(found.get, kept)) or len(found) > 2 or found == {"status": "ready"}
-        assert "text/plain" not in sent["headers"].values()
-    elif kind == "application/x-ndjson":
-        assert len([json.loads(line) for line in answer.text.splitlines()]) == 3
-    else:
-        assert answer.text.startswith("# Backups")
+    assert answer.headers["content-type"] == "application/json"
+    assert len(answer.json()) > 2 or answer.json()["documents"]
 
 
 def test_there_is_an_example_of_every_route(engine, asked):

@@ -50,31 +50,21 @@ async def send_error(
 ) -> None:
     """Send an error as a whole answer of that status."""
     body = as_json(error_body(kind, message))
-    fields = {
-        "content-type": "application/json",
-        "content-length": str(len(body)),
-        **(headers or {}),
-    }
+    fields = {"content-type": "application/json", "content-length": str(len(body))}
+    fields |= headers or {}
     pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 
 
-_STATUS: tuple[tuple[tuple[type[CatalogError], ...], int], ...] = (
-    ((DocumentNotFoundError, UnknownDatasetError), 404),
-    ((InputError,), 400),
-    ((ConfigError,), 409),
-    (
-        (
-            *(StoreBusyError, StoreUnreachableError, EngineLockedError),
-            *(LLMBusyError, LLMTimeoutError, ServingError),
-        ),
-        503,
-    ),
-    ((LLMError,), 502),
+_BUSY = (StoreBusyError, StoreUnreachableError, EngineLockedError, LLMBusyError, LLMTimeoutError)
+_STATUS: tuple[tuple[int, tuple[type[CatalogError], ...]], ...] = (
+    (404, (DocumentNotFoundError, UnknownDatasetError)),
+    (400, (InputError,)),
+    (409, (ConfigError,)),
+    (503, (*_BUSY, ServingError)),
+    (502, (LLMError,)),
 )
-_UNAVAILABLE = 503
-_NOT_FOUND, _NOT_ALLOWED = 404, 405
 _MAX_NAME = 60
 _MAX_MESSAGE = 2000  # characters, of one that may repeat an address
 _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
@@ -87,18 +77,13 @@ class ErrorDetail(BaseModel):
 
     kind: str = Field(description="Name of the error, such as UnknownDatasetError.")
     message: str = Field(description="The problem, and what to do about it.")
-    draft: str | None = Field(
-        None, description="Of an artifact: the text that the model wrote instead."
-    )
+    draft: str | None = Field(None, description="Of an artifact: the text that the model wrote.")
 
 
 class ErrorShape(BaseModel):
     """The body of every answer that is not a success."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": _EXAMPLE},
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
 
     error: ErrorDetail
 
@@ -108,13 +93,13 @@ def http_status(error: CatalogError) -> int:
 
     502 is for a model that failed or gave a meaningless answer, 503 for a temporary error.
     """
-    return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
+    return next((status for status, kinds in _STATUS if isinstance(error, kinds)), 500)
 
 
 def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a JSON answer; one of status 503 says when to try again."""
     fields = dict(headers or {})
-    if status == _UNAVAILABLE:
+    if status == 503:
         fields["Retry-After"] = "1"
     return Response(as_json(body), status, fields, media_type="application/json")
 
@@ -130,10 +115,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 async def _answer_catalog_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, CatalogError)
-    message = str(error)
-    if len(message) > _MAX_MESSAGE:
-        message = f"{message[: _MAX_MESSAGE - 1]}…"
-    body: dict[str, dict[str, str]] = error_body(type(error).__name__, message)
+    body = error_body(type(error).__name__, _short(str(error), _MAX_MESSAGE))
     if isinstance(error, ArtifactSchemaError):
         body["error"]["draft"] = error.draft
     return json_response(http_status(error), body)
@@ -152,11 +134,10 @@ async def _answer_invalid_arguments(request: Request, error: Exception) -> Respo
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == _NOT_FOUND:
-        return json_response(
-            404, error_body("NotFound", "no such address; /openapi.json lists all")
-        )
-    if error.status_code == _NOT_ALLOWED:
+    if error.status_code == 404:
+        body = error_body("NotFound", "no such address; /openapi.json lists all")
+        return json_response(404, body)
+    if error.status_code == 405:
         methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
         body = error_body("MethodNotAllowed", f"use {methods} for this address")
         return json_response(405, body, {"Allow": methods})
@@ -179,11 +160,9 @@ async def _answer_defect(_: Request, __: Exception) -> Response:
 
 def _argument_names(request: Request) -> Names:
     """Return the names of the arguments that the request's route takes, and their aliases."""
-    models = [
-        field.field_info.annotation
-        for dependant in request.scope["route"].dependant.dependencies
-        for field in (*dependant.query_params, *dependant.body_params)
-    ]
+    dependant = request.scope["route"].dependant
+    fields = (*dependant.query_params, *dependant.body_params)
+    models = [field.field_info.annotation for field in fields]
     return {name: aliases for model in models for name, aliases in argument_names(model).items()}
 
 
@@ -200,8 +179,8 @@ def _describe_problem(error: dict[str, Any], names: Names) -> str:
     return f"{_short(name)}: {error['msg']}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
+def _short(text: str, most: int = _MAX_NAME) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 _MEANING = {
@@ -219,9 +198,7 @@ _MEANING = {
     503: "The server or store is busy, or the request took too long: try again in a moment.",
 }
 _ALWAYS = (400, 401, 403, 413, 421, 422, 500, 503)
-_RETRY = {
-    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}},
-}
+_RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
 Responses = dict[int | str, dict[str, Any]]
 
 
