@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.interfaces.cli.options import JsonOption, logged_settings
-from catalog.interfaces.cli.output import columns_of, note, print_json, say
-from catalog.interfaces.plain_text import complaint, one_line, safe
+from catalog.interfaces.cli.options import Shown, command, logged_settings
+from catalog.interfaces.cli.output import columns_of
+from catalog.interfaces.plain_text import one_line
 from catalog.interfaces.wrapping import shorten, wrap
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ NameOption = Annotated[
 
 
 @app.command("search")
+@command
 def search_collection(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="Text to search for.")],
@@ -54,32 +55,27 @@ def search_collection(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the report of each stage.")
     ] = False,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Find the passages nearest to a query; nothing is written to the collection.
 
     Examples:
         catalog collection search "rotate keys"
         catalog collection search "rotate keys" -k 5 --json
     """
+    from catalog.interfaces.terminal import stage_lines
     from catalog.search_v2.collections import CollectionSearch
 
     settings = logged_settings(context)
     with CollectionSearch(settings, name=collection) as search:
         results = search.search(query, top_k=top_k, filters=filters, threshold=threshold)
-    if json:
-        print_json(results.to_dict())
-        return
-    say(*_result_lines(results, columns_of(sys.stdout)))
-    note(_account(results, explain=explain))
+    told = stage_lines(results.stages) if explain else [results.stages[-1].note]
+    lines = _result_lines(results, columns_of(sys.stdout))
+    return Shown(results.to_dict(), lines, filter(None, told))
 
 
 @app.command("check")
-def check_collection(
-    context: typer.Context,
-    collection: NameOption = None,
-    json: JsonOption = False,
-) -> None:
+@command
+def check_collection(context: typer.Context, collection: NameOption = None) -> Shown:
     """Check the collection, its fields and the model; exit with 1 if they do not fit.
 
     Examples:
@@ -91,12 +87,7 @@ def check_collection(
     settings = logged_settings(context)
     with CollectionSearch(settings, name=collection) as search:
         state = search.check()
-    if json:
-        print_json(state)
-    else:
-        say(*_state_lines(state))
-    if not state["fits"]:
-        raise typer.Exit(1)
+    return Shown(state, _state_lines(state), code=int(not state["fits"]))
 
 
 def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str]:
@@ -111,16 +102,6 @@ def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str
         yield ""
     if len(results) == 0:
         yield f"No passage of {results.dataset!r} is near {results.query!r}."
-
-
-def _account(results: CollectionResults, *, explain: bool) -> str:
-    """Return the lines of the stages, if wanted, or else the fields that payloads lacked."""
-    from catalog.interfaces.terminal import stage_lines
-
-    lines: Iterable[str] = map(safe, stage_lines(results.stages))
-    if not explain:
-        lines = (complaint(stage.note) for stage in results.stages[-1:] if stage.note)
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _state_lines(state: Mapping[str, Any]) -> Iterator[str]:

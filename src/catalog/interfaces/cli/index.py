@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,54 +14,20 @@ import typer
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    JsonOption,
     RayOption,
+    Shown,
+    command,
     open_library,
 )
 from catalog.interfaces.cli.output import (
     TerminalProgress,
-    complain,
-    print_json,
-    print_stats,
-    say,
+    stats_lines,
 )
 from catalog.interfaces.terminal import count_passages
 
 if TYPE_CHECKING:
     from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
-
-
-VectorsOption = Annotated[
-    bool, typer.Option("--vectors", help="Only the vector indexes, from the store.")
-]
-LexicalOption = Annotated[
-    bool,
-    typer.Option(
-        "--lexical", help="Only the keyword indexes, and the database's own, from the store."
-    ),
-]
-BothOption = Annotated[bool, typer.Option("--all", help="Both kinds of indexes, from the store.")]
-
-
-def rebuild_derived(
-    context: typer.Context,
-    vectors: bool,
-    lexical: bool,
-    json: bool,
-) -> None:
-    """Rebuild the indexes of every dataset, and print a report."""
-    from catalog.library.indexing import rebuild_indexes
-
-    with open_library(context) as library, TerminalProgress() as progress:
-        done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
-    if json:
-        print_json(done)
-        return
-    for name, made in done.items():
-        points = f"vector index of {made['vectors']:,} points" if "vectors" in made else ""
-        words = "keyword index" if "lexical" in made else ""
-        say(f"{name}: {' and '.join(filter(None, (words, points)))} rebuilt")
 
 
 SHOWN_FAILURES = 20
@@ -85,6 +52,7 @@ DeletionsOption = Annotated[
 
 
 @app.command("build")
+@command
 def build(
     context: typer.Context,
     folder: Annotated[
@@ -109,8 +77,7 @@ def build(
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     ray: RayOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
     An existing dataset keeps the settings it was made with, and its --include and --exclude unless
@@ -121,45 +88,26 @@ def build(
         catalog index build ~/notes
         catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
+    is_named = dataset is not None or folder is None
     if folder is not None and dataset is None:
         dataset = _name_of(folder)
-        if not json:
-            say(f"dataset: {dataset}")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    library = open_library(
-        context,
-        make_store=folder is not None,
-        embeds=True,
-        ingest={"ray": ray},
-    )
+    library = open_library(context, make_store=folder is not None, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
+        told: dict[str, Any] = {"apply_settings": apply_settings, "progress": progress}
+        told |= {"allow_deletions": allow_deletions, "reread": reread or folder is None}
         if folder is None or dataset is None:
-            name = library.chosen_dataset(dataset)
-            report = Indexer(library).update(
-                name,
-                allow_deletions=allow_deletions,
-                reread=True,
-                apply_settings=apply_settings,
-                progress=progress,
-            )
+            report = Indexer(library).update(library.chosen_dataset(dataset), **told)
         else:
-            report = Indexer(library).build(
-                folder,
-                dataset,
-                include=tuple(filter(None, include)) if include else None,
-                exclude=tuple(filter(None, exclude)) if exclude else None,
-                reread=reread,
-                apply_settings=apply_settings,
-                allow_deletions=allow_deletions,
-                progress=progress,
-            )
-    _print_report(report, json=json)
-    _exit_if_failed(report)
-    if report.documents == 0:
-        raise typer.Exit(1)
+            kept = {"include": include, "exclude": exclude}
+            told |= {name: tuple(filter(None, it)) if it else None for name, it in kept.items()}
+            report = Indexer(library).build(folder, dataset, **told)
+    shown = _shown(report)
+    lines = shown.lines if is_named else [f"dataset: {dataset}", *shown.lines]
+    return shown._replace(lines=lines, code=int(shown.code or report.documents == 0))
 
 
 def _name_of(folder: Path) -> str:
@@ -172,6 +120,7 @@ def _name_of(folder: Path) -> str:
 
 
 @app.command("update")
+@command
 def update(
     context: typer.Context,
     dataset: DatasetOption = None,
@@ -185,8 +134,7 @@ def update(
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     ray: RayOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Iterator[Shown]:
     """Index the changes in a dataset's folder since the last run.
 
     Documents are cut with the settings that the dataset was made with, not those of this call. To
@@ -202,41 +150,45 @@ def update(
     if dry_run and watch:
         raise typer.BadParameter("a dry run cannot watch", param_hint="--dry-run/--watch")
     told: dict[str, Any] = {
-        "allow_deletions": allow_deletions,
-        "reread": reread,
-        "apply_settings": apply_settings,
-    }
+        "allow_deletions": allow_deletions, "reread": reread, "apply_settings": apply_settings,
+    }  # fmt: skip
     library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library:
         indexer, name = Indexer(library), library.chosen_dataset(dataset)
         if dry_run:
-            _print_preview(indexer.preview(name, **told), json=json)
+            preview = indexer.preview(name, **told)
+            yield Shown(asdict(preview), _preview_lines(preview))
             return
         if watch:
             from catalog.interfaces.cli.folder_watch import follow
 
             for report in follow(indexer, name, told):
-                _print_report(report, json=json)
+                yield _shown(report)._replace(code=0)
         with TerminalProgress() as progress:
-            report = indexer.update(name, **told, progress=progress)
-    _print_report(report, json=json)
-    _exit_if_failed(report)
+            report = indexer.update(name, progress=progress, **told)
+    yield _shown(report)
 
 
 @app.command("rebuild")
+@command
 def rebuild(
     context: typer.Context,
     keep_settings: Annotated[
         bool, typer.Option("--keep-settings", help="Keep the settings of each dataset.")
     ] = False,
-    vectors: VectorsOption = False,
-    lexical: LexicalOption = False,
-    both: BothOption = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Only the vector indexes, from the store.")
+    ] = False,
+    lexical: Annotated[
+        bool, typer.Option("--lexical", help="Only the keyword indexes, from the store.")
+    ] = False,
+    both: Annotated[
+        bool, typer.Option("--all", help="Both kinds of indexes, from the store.")
+    ] = False,
     ray: RayOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Read and embed every dataset again, for example with another model.
 
     Documents are cut with the settings of this call, or with --keep-settings as before. With
@@ -250,25 +202,33 @@ def rebuild(
     if vectors or lexical or both:
         if keep_settings:
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
-        rebuild_derived(context, vectors or both, lexical or both, json)
-        return
+        from catalog.library.indexing import rebuild_indexes
+
+        vectors, lexical = vectors or both, lexical or both
+        with open_library(context) as library, TerminalProgress() as progress:
+            done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
+        return Shown(done, (f"{name}: {_rebuilt(made)} rebuilt" for name, made in done.items()))
     library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
-    if not reports and not json:
-        say("no dataset to rebuild: create one with 'catalog index build FOLDER'")
-    if json:
-        print_json({name: _as_dict(report) for name, report in reports.items()})
+    lines, notes = list[str](), list[str]()
     for name, report in reports.items():
-        if not json:
-            say(f"{name}:")
-            _print_report(report, json=False)
-    _exit_if_failed(*reports.values())
+        lines += [f"{name}:", *_report_lines(report)]
+        notes += _failure_lines(report)
+    none = ["no dataset to rebuild: create one with 'catalog index build FOLDER'"]
+    data = {name: _as_dict(report) for name, report in reports.items()}
+    return Shown(data, lines or none, notes, code=int(any(map(_has_failed, reports.values()))))
+
+
+def _rebuilt(made: Mapping[str, int]) -> str:
+    points = f"vector index of {made['vectors']:,} points" if "vectors" in made else ""
+    return " and ".join(filter(None, ("keyword index" * ("lexical" in made), points)))
 
 
 @app.command("remove")
+@command
 def remove(
     context: typer.Context,
     dataset: Annotated[str, typer.Argument(help="Name of the dataset, see 'catalog status'.")],
@@ -276,8 +236,7 @@ def remove(
         str | None, typer.Option("--doc", help="Only this document: its path, or #docid.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
     Examples:
@@ -295,23 +254,15 @@ def remove(
         one = None if doc is None else partial(indexer.remove_document, dataset, doc)
         with TerminalProgress() as progress:
             removal = (one or partial(indexer.remove, dataset))(progress=progress)
-    if json:
-        print_json(asdict(removal))
-        return
-    say(*(f"note: {note}" for note in removal.notes))
     files = f"; the files stay in {removal.root}" if removal.root else ""
-    say(
-        f"removed {counted(removal.documents, 'document')}, "
-        f"{counted(removal.chunks, 'passage')}{files}"
-    )
+    what = f"{counted(removal.documents, 'document')}, {counted(removal.chunks, 'passage')}"
+    notes = [f"note: {note}" for note in removal.notes]
+    return Shown(asdict(removal), [*notes, f"removed {what}{files}"])
 
 
 @app.command("stats")
-def stats(
-    context: typer.Context,
-    dataset: DatasetOption = None,
-    json: JsonOption = False,
-) -> None:
+@command
+def stats(context: typer.Context, dataset: DatasetOption = None) -> Shown:
     """Show the numbers of a dataset: files, passages and their sizes.
 
     Examples:
@@ -322,44 +273,38 @@ def stats(
 
     with open_library(context) as library:
         counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    if json:
-        print_json(asdict(counts))
-    else:
-        print_stats(counts)
+    return Shown(asdict(counts), stats_lines(counts))
 
 
-def _exit_if_failed(*reports: SyncReport) -> None:
-    """End with code 1 if text could not be indexed, or documents were kept unread.
+def _has_failed(report: SyncReport) -> bool:
+    """Return whether text could not be indexed, or documents were kept unread.
 
     A file that is not text, and never was, is only named.
     """
-    failed = any(
-        report.incomplete
-        or report.unfinished
-        or report.kept
-        or (report.failed and report.documents == 0)
-        for report in reports
-    )
-    if failed:
-        raise typer.Exit(1)
+    is_lost = report.incomplete or report.unfinished or report.kept
+    return bool(is_lost or (report.failed and report.documents == 0))
 
 
-def _print_report(report: SyncReport, *, json: bool) -> None:
-    if json:
-        print_json(_as_dict(report))
-        return
+def _shown(report: SyncReport) -> Shown:
+    lines, notes = _report_lines(report), _failure_lines(report)
+    return Shown(_as_dict(report), lines, notes, code=int(_has_failed(report)))
+
+
+def _failure_lines(report: SyncReport) -> Iterator[str]:
     for failure in report.failed[:SHOWN_FAILURES]:
-        complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
+        yield f"{failure.outcome}: {failure.path}: {failure.reason}"
     if len(report.failed) > SHOWN_FAILURES:
-        complain(f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)")
+        yield f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)"
     if ids := report.failed_chunks:
         more = f", and {len(ids) - SHOWN_FAILURES} more" if ids[SHOWN_FAILURES:] else ""
-        complain(f"failed chunk ids: {', '.join(ids[:SHOWN_FAILURES])}{more}")
-    for note in report.notes:
-        say(f"note: {note}")
+        yield f"failed chunk ids: {', '.join(ids[:SHOWN_FAILURES])}{more}"
+
+
+def _report_lines(report: SyncReport) -> Iterator[str]:
+    yield from (f"note: {note}" for note in report.notes)
     if report.usage is not None and report.usage.requests:
-        say(f"embedding server: {report.usage}")
-    say(_summary(report))
+        yield f"embedding server: {report.usage}"
+    yield _summary(report)
 
 
 def _summary(report: SyncReport) -> str:
@@ -378,31 +323,23 @@ def _summary(report: SyncReport) -> str:
     )
 
 
-def _print_preview(preview: SyncPreview, *, json: bool) -> None:
-    """Print what would be done, file by file, and the counts."""
-    if json:
-        print_json(asdict(preview))
-        return
-    parts: dict[str, list[str]] = {
-        "added": list(preview.added),
-        "changed": [f"{file.path}: {file.reason}" for file in preview.changed],
-        "removed": list(preview.removed),
-        "kept": [f"{file.path}: {file.reason}" for file in preview.kept],
-    }
+def _preview_lines(preview: SyncPreview) -> Iterator[str]:
+    """Yield what would be done, file by file, and the counts."""
+    parts: dict[str, Sequence[Any]] = {"added": preview.added, "changed": preview.changed}
+    parts |= {"removed": preview.removed, "kept": preview.kept}
     for outcome in ("indexed", "not indexed"):
-        told = [file for file in preview.remarks if file.outcome == outcome]
-        parts[f"{outcome}:"] = [f"{file.path}: {file.reason}" for file in told]
+        parts[f"{outcome}:"] = [file for file in preview.remarks if file.outcome == outcome]
     for name, files in parts.items():
-        say(*(f"{name:13}{file}" for file in files[:SHOWN_FAILURES]))
+        for file in files[:SHOWN_FAILURES]:
+            yield f"{name:13}{file if isinstance(file, str) else f'{file.path}: {file.reason}'}"
         if len(files) > SHOWN_FAILURES:
-            say(f"{name:13}… and {len(files) - SHOWN_FAILURES} more (--json lists all)")
+            yield f"{name:13}… and {len(files) - SHOWN_FAILURES} more (--json lists all)"
     told_of = {"indexed:": "indexed with remarks", "not indexed:": "not indexed"}
     counts = ", ".join(f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
-    say(f"{counts}, {preview.unchanged} unchanged; nothing was read or written")
-    for note in preview.notes:
-        say(f"note: {note}")
+    yield f"{counts}, {preview.unchanged} unchanged; nothing was read or written"
+    yield from (f"note: {note}" for note in preview.notes)
     if preview.stopped is not None:
-        say(f"the update would stop: {preview.stopped}")
+        yield f"the update would stop: {preview.stopped}"
 
 
 def _as_dict(report: SyncReport) -> dict[str, Any]:

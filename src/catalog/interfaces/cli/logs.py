@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import JsonOption, open_library
-from catalog.interfaces.cli.output import complain, print_json, say, table_lines
+from catalog.core.dates import format_timestamp, read_bound, seconds_since_epoch
+from catalog.interfaces.cli.options import Shown, command, open_library
+from catalog.interfaces.cli.output import table_lines
 from catalog.interfaces.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ app = typer.Typer(help="Show or clear the log of requests (IDX_LOG__*).", no_arg
 
 
 @app.command("queries")
+@command
 def list_queries(
     context: typer.Context,
     since: SinceOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, newest first.")] = 20,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """List the logged requests, newest first: by default without searches, questions as hashes.
 
     Examples:
@@ -48,27 +49,20 @@ def list_queries(
     from catalog.store.log_entries import read_entries
 
     moment = _moment("--since", since)
-    with (
-        open_library(context) as library,
-        library.database.read() as connection,
-    ):
+    with open_library(context) as library, library.database.read() as connection:
         entries = list(read_entries(connection, since=moment, limit=limit))
-    if json:
-        print_json([asdict(entry) for entry in entries])
-    elif entries:
-        say(*table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms")))
-    else:
-        say("The log is empty.")
-    if not json:
-        complain(_what_is_logged(library.settings.log))
+    table = table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms"))
+    lines = table if entries else ["The log is empty."]
+    told = _what_is_logged(library.settings.log)
+    return Shown([asdict(entry) for entry in entries], lines, [told])
 
 
 @app.command("show")
+@command
 def show_query(
     context: typer.Context,
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the entry in the list.")],
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Show one entry: passages with scores, stages, tokens, errors.
 
     Examples:
@@ -78,25 +72,16 @@ def show_query(
     from catalog.core.errors import InputError
     from catalog.store.log_entries import find_entry
 
-    with (
-        open_library(context) as library,
-        library.database.read() as connection,
-    ):
+    with open_library(context) as library, library.database.read() as connection:
         entry = find_entry(connection, number)
     if entry is None:
         raise InputError(f"the log has no entry {number}; catalog logs queries shows the entries")
-    if json:
-        print_json(asdict(entry))
-    else:
-        say(*_entry_lines(entry))
+    return Shown(asdict(entry), _entry_lines(entry))
 
 
 @app.command("stats")
-def show_stats(
-    context: typer.Context,
-    since: SinceOption = None,
-    json: JsonOption = False,
-) -> None:
+@command
+def show_stats(context: typer.Context, since: SinceOption = None) -> Shown:
     """Show times, failures, unanswered questions with reasons, tokens and cost.
 
     Examples:
@@ -107,27 +92,20 @@ def show_stats(
     from catalog.store.log_entries import read_entries
 
     moment = _moment("--since", since)
-    with (
-        open_library(context) as library,
-        library.database.read() as connection,
-    ):
+    with open_library(context) as library, library.database.read() as connection:
         stats = log_stats(read_entries(connection, since=moment))
-    if json:
-        print_json(stats)
-    else:
-        say(*log_stats_lines(stats))
-        complain(_what_is_logged(library.settings.log))
+    return Shown(stats, log_stats_lines(stats), [_what_is_logged(library.settings.log)])
 
 
 @app.command("clear")
+@command
 def clear_log(
     context: typer.Context,
     before: Annotated[
         str | None,
         typer.Option("--before", help="Only entries older than 7d, or from before a date."),
     ] = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Delete the log, or its old entries.
 
     Examples:
@@ -137,21 +115,13 @@ def clear_log(
     from catalog.store.log_entries import clear_entries
 
     moment = None if before is None else _moment("--before", before)
-    with (
-        open_library(context) as library,
-        library.database.write() as connection,
-    ):
+    with open_library(context) as library, library.database.write() as connection:
         dropped = clear_entries(connection, before=moment)
-    if json:
-        print_json({"dropped": dropped})
-    else:
-        say(f"{dropped:,} dropped")
+    return Shown({"dropped": dropped}, [f"{dropped:,} dropped"])
 
 
 def _moment(option: str, value: str | None) -> float:
     """Return the seconds since 1970 that an option names, 0 for none; a span is one until now."""
-    from catalog.core.dates import read_bound, seconds_since_epoch
-
     if value is None:
         return 0.0
     if span := _SPAN.fullmatch(value.strip()):
@@ -173,19 +143,13 @@ def _what_is_logged(settings: LogSettings) -> str:
 def _cells(entry: LogEntry) -> tuple[str, ...]:
     return (
         str(entry.id),
-        _time(entry),
+        format_timestamp(entry.asked_at),
         entry.edge,
         entry.verb,
         f"{entry.elapsed_ms:,.0f}",
         _outcome(entry),
         _question(entry)[:_WIDEST],
     )
-
-
-def _time(entry: LogEntry) -> str:
-    from catalog.core.dates import format_timestamp
-
-    return format_timestamp(entry.asked_at)
 
 
 def _outcome(entry: LogEntry) -> str:
@@ -205,7 +169,7 @@ def _question(entry: LogEntry) -> str:
 def _entry_lines(entry: LogEntry) -> Iterator[str]:
     facts = {
         "id": entry.id,
-        "asked at": _time(entry),
+        "asked at": format_timestamp(entry.asked_at),
         "edge": entry.edge,
         "verb": entry.verb,
         "question": _question(entry),
@@ -240,13 +204,13 @@ def _milliseconds(ms: float | None) -> str | None:
 
 
 @runs_app.command("list")
+@command
 def list_recorded(
     context: typer.Context,
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of runs, newest first.")
     ] = 20,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """List the recorded runs, newest first.
 
     Examples:
@@ -256,23 +220,14 @@ def list_recorded(
     from catalog.evaluation.summary import run_dict, run_lines
     from catalog.store.eval_runs import list_runs
 
-    with (
-        open_library(context) as library,
-        library.database.read() as connection,
-    ):
+    with open_library(context) as library, library.database.read() as connection:
         runs = list_runs(connection, limit)
-    if json:
-        print_json([run_dict(run) for run in runs])
-    else:
-        say(*run_lines(runs))
+    return Shown([*map(run_dict, runs)], run_lines(runs))
 
 
 @runs_app.command("show")
-def show_recorded(
-    context: typer.Context,
-    run: RunArgument,
-    json: JsonOption = False,
-) -> None:
+@command
+def show_recorded(context: typer.Context, run: RunArgument) -> Shown:
     """Show one run: its scores and its settings.
 
     Examples:
@@ -285,23 +240,16 @@ def show_recorded(
 
     with open_library(context) as library:
         record = require_run(library.database, run)
-    if record.answers and json:
-        print_json(answer_run_dict(record) | {"identity": record.identity})
-    elif record.answers:
-        say(*answer_run_lines(record))
-    elif json:
-        print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
-    else:
-        say(*run_detail_lines(record))
+    if record.answers:
+        told = answer_run_dict(record) | {"identity": record.identity}
+        return Shown(told, answer_run_lines(record))
+    told = run_dict(record) | {"identity": record.identity, "scores": record.scores}
+    return Shown(told, run_detail_lines(record))
 
 
 @runs_app.command("diff")
-def diff_recorded(
-    context: typer.Context,
-    before: RunArgument,
-    after: RunArgument,
-    json: JsonOption = False,
-) -> None:
+@command
+def diff_recorded(context: typer.Context, before: RunArgument, after: RunArgument) -> Shown:
     """Compare two runs: their settings, and their metrics with tests.
 
     Examples:
@@ -313,10 +261,6 @@ def diff_recorded(
     from catalog.evaluation.summary import diff_dict, diff_lines
 
     with open_library(context) as library:
-        difference = diff_runs(
-            require_run(library.database, before), require_run(library.database, after)
-        )
-    if json:
-        print_json(diff_dict(difference))
-    else:
-        say(*diff_lines(difference))
+        two = (require_run(library.database, run) for run in (before, after))
+        difference = diff_runs(*two)
+    return Shown(diff_dict(difference), diff_lines(difference))

@@ -6,34 +6,25 @@ These are ``config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``export``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
-    JsonOption,
+    Shown,
+    command,
     known_name,
     open_library,
     settings_for,
     variable_of,
 )
-from catalog.interfaces.cli.output import (
-    TerminalProgress,
-    complain,
-    heeding_termination,
-    note,
-    print_json,
-    say,
-)
-from catalog.interfaces.plain_text import safe
+from catalog.interfaces.cli.output import TerminalProgress, heeding_termination, note
 
 if TYPE_CHECKING:
-    from catalog.core.settings import Settings
-    from catalog.library.library import Library
+    pass
 
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
@@ -47,10 +38,8 @@ _Datasets = Annotated[
 ]
 
 
-def config(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
+@command
+def config(context: typer.Context) -> Shown:
     """Show every setting, its value, and where the value came from.
 
     Examples:
@@ -77,15 +66,14 @@ def config(
                 "rebuild": needs_rebuild(name),
             }
         )
-    if json:
-        print_json(rows)
-        return
-    for row in rows:
-        mark = ""
-        if row["rebuild"]:
-            is_noted = row["name"].startswith("rag_v2.")
-            mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
-        say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
+    return Shown(rows, map(_setting_line, rows))
+
+
+def _setting_line(row: dict[str, Any]) -> str:
+    is_noted = row["name"].startswith("rag_v2.")
+    mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
+    mark = mark if row["rebuild"] else ""
+    return f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}"
 
 
 def _public(value: str) -> str:
@@ -100,10 +88,8 @@ def _public(value: str) -> str:
     return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)
 
 
-def doctor(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
+@command
+def doctor(context: typer.Context) -> Shown:
     """Check the store, indexes and model; exit 1 and tell the fix.
 
     Examples:
@@ -114,62 +100,47 @@ def doctor(
 
     with open_library(context) as library:
         checks = diagnose(library)
-    if json:
-        print_json([asdict(check) for check in checks])
-    for check in checks:
-        if not json:
-            fix = f"\n      fix: {check.fix}" if check.fix else ""
-            say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{fix}")
-    if not all(check.ok for check in checks):
-        raise typer.Exit(1)
+    lines = [
+        f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}"
+        + (f"\n      fix: {check.fix}" if check.fix else "")
+        for check in checks
+    ]
+    is_bad = not all(check.ok for check in checks)
+    return Shown([*map(asdict, checks)], lines, code=int(is_bad))
 
 
 @cache.command("clear")
+@command
 def clear_cache(
     context: typer.Context,
     kind: Annotated[
         str | None, typer.Option(help="Only these: expansion, rerank or answer.")
     ] = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Clear the cache, or one kind of it; documents and their vectors stay.
 
     Examples:
         catalog cache clear
         catalog cache clear --kind rerank
     """
-    kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
-    dropped = dict.fromkeys(kinds, 0)
-    if _store_exists(settings_for(context).settings):
-        with open_library(context) as library:
-            dropped = _clear(library, kinds)
-    if json:
-        print_json({"dropped": dropped})
-    else:
-        for name, count in dropped.items():
-            say(f"{name:12}{count:,} dropped")
-
-
-def _store_exists(settings: Settings) -> bool:
-    """Return whether the store exists, so that opening it creates no store."""
+    from catalog.store import llm_cache
     from catalog.store.database import has_store
 
-    return has_store(settings)
+    kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
+    dropped = dict.fromkeys(kinds, 0)
+    if has_store(settings_for(context).settings):
+        with open_library(context) as library, library.database.write() as connection:
+            dropped = {one: llm_cache.clear(connection, one) for one in kinds}
+    lines = (f"{name:12}{count:,} dropped" for name, count in dropped.items())
+    return Shown({"dropped": dropped}, lines)
 
 
-def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
-    from catalog.store import llm_cache
-
-    with library.database.write() as connection:
-        return {kind: llm_cache.clear(connection, kind) for kind in kinds}
-
-
+@command
 def backup(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="File for the copy.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Copy the store to a file, while others search and write.
 
     Indexes are not in it: they are made anew from the store, with no model.
@@ -184,20 +155,17 @@ def backup(
     store = find_store(settings_for(context).settings)
     with heeding_termination():
         size = back_up(store, file, force=force, progress=_Percent())
-    if json:
-        print_json({"file": str(file), "bytes": size})
-    else:
-        say(f"{file}: {size:,} bytes")
+    return Shown({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
 
 
+@command
 def restore(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A copy made by catalog backup.")],
     force: Annotated[
         bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
     ] = False,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Put a copy in the store's place; the replaced store is kept.
 
     Examples:
@@ -211,12 +179,10 @@ def restore(
     settings = settings_for(context).settings
     with heeding_termination(), new_folder(settings.home):
         kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
-    if json:
-        print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
-        return
-    say(f"The store is now the copy {file}.")
+    lines = [f"The store is now the copy {file}."]
     if kept is not None:
-        say(f"The replaced store is kept as {kept}: delete it when you no longer need it.")
+        lines.append(f"The replaced store is kept as {kept}: delete it when no longer needed.")
+    return Shown({"restored": str(file), "kept": None if kept is None else str(kept)}, lines)
 
 
 class _Percent:
@@ -232,6 +198,7 @@ class _Percent:
             note(f"{tenth}0 %\n")
 
 
+@command
 def export(
     context: typer.Context,
     file: Annotated[
@@ -242,8 +209,7 @@ def export(
         bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Write datasets as lines of JSON, to be read or imported.
 
     Examples:
@@ -252,11 +218,7 @@ def export(
     """
     from catalog.store.portable import export_chunks
 
-    with (
-        heeding_termination(),
-        open_library(context) as library,
-        TerminalProgress() as progress,
-    ):
+    with heeding_termination(), open_library(context) as library, TerminalProgress() as progress:
 
         def tell(done: int, total: int, path: str) -> None:
             if done == 1:
@@ -271,13 +233,11 @@ def export(
             force=force,
             on_document=tell,
         )
-    if json:
-        print_json(asdict(report))
-    else:
-        counts = f"{counted(report.documents, 'document')}, {counted(report.chunks, 'passage')}"
-        say(f"{report.file}: {counts}, {report.bytes:,} bytes")
+    counts = f"{counted(report.documents, 'document')}, {counted(report.chunks, 'passage')}"
+    return Shown(asdict(report), [f"{report.file}: {counts}, {report.bytes:,} bytes"])
 
 
+@command
 def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="File written by export, or its folder.")],
@@ -286,8 +246,7 @@ def import_(
         Path | None,
         typer.Option(help="Folder from which the datasets will be updated."),
     ] = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
 
     Documents in the file are as it says afterwards, others stay. What has no vector is embedded.
@@ -303,27 +262,15 @@ def import_(
 
     if not portable_file(file).is_file():
         raise SourceError(f"there is no file {file}: create one with 'catalog export'")
-    with (
-        open_library(context, make_store=True) as library,
-        TerminalProgress() as progress,
-    ):
+    with open_library(context, make_store=True) as library, TerminalProgress() as progress:
         report = import_chunks(
             library, file, datasets=tuple(dataset or ()), root=root, progress=progress
         )
-    if json:
-        print_json(asdict(report))
-    else:
-        waiting = (
-            f"{report.waiting:,} of them wait for vectors" if report.waiting else "all embedded"
-        )
-        say(
-            f"{', '.join(report.datasets)}: {counted(report.added, 'document')} added, "
-            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; {report.chunks:,} "
-            f"passages, {waiting}"
-        )
-        for note in report.notes:
-            complain(safe(note))
-    for failure in report.failed:
-        complain(safe(f"{failure.path}: {failure.reason}"))
-    if report.failed:
-        raise typer.Exit(1)
+    waiting = f"{report.waiting:,} of them wait for vectors" if report.waiting else "all embedded"
+    line = (
+        f"{', '.join(report.datasets)}: {counted(report.added, 'document')} added, "
+        f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; {report.chunks:,} "
+        f"passages, {waiting}"
+    )
+    failed = [f"{failure.path}: {failure.reason}" for failure in report.failed]
+    return Shown(asdict(report), [line], [*report.notes, *failed], code=int(bool(failed)))

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import (
-    JsonOption,
-    settings_for,
-)
-from catalog.interfaces.cli.output import (
-    TerminalProgress,
-    note,
-    print_json,
-    say,
-    table_lines,
-)
+from catalog.interfaces.cli.options import JsonOption, Shown, command, settings_for
+from catalog.interfaces.cli.output import TerminalProgress, note, print_json, table_lines
 from catalog.interfaces.plain_text import safe
 
 if TYPE_CHECKING:
@@ -31,10 +22,8 @@ _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 
 
 @app.command("list")
-def list_all(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
+@command
+def list_all(context: typer.Context) -> Shown:
     """List the models of the settings and those that packages of this release carry.
 
     A star marks models that searches and answers use now, a circle models that are switched off.
@@ -45,17 +34,17 @@ def list_all(
     """
     from catalog.models.inventory import list_models
 
-    _print(list_models(settings_for(context).settings), json=json)
+    return _shown(list_models(settings_for(context).settings))
 
 
 @app.command("check")
+@command
 def check(
     context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
     ] = None,
-    json: JsonOption = False,
-) -> None:
+) -> Shown:
     """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
     Missing files count for models that are in use, or named here.
@@ -73,9 +62,8 @@ def check(
         checked = [
             check_model(entry, partial(progress.advance, label=entry.name)) for entry in entries
         ]
-    _print(checked, json=json)
-    if any(entry.is_failure or (name and entry.problem) for entry in checked):
-        raise typer.Exit(1)
+    is_wrong = any(entry.is_failure or (name and entry.problem) for entry in checked)
+    return _shown(checked)._replace(code=int(is_wrong))
 
 
 @app.command("path")
@@ -111,13 +99,9 @@ def path(
         print(safe(str(files.folder)))  # a path is not wrapped
 
 
-def _print(entries: Sequence[ModelEntry], *, json: bool) -> None:
-    if json:
-        print_json([asdict(entry) for entry in entries])
-        return
-    say(*table_lines(_HEADINGS, map(_cells, entries), right=("size", "dim")))
-    for line in _problem_lines(entries):
-        say(line)
+def _shown(entries: Sequence[ModelEntry]) -> Shown:
+    table = table_lines(_HEADINGS, map(_cells, entries), right=("size", "dim"))
+    return Shown([*map(asdict, entries)], [*table, *_problem_lines(entries)])
 
 
 def _cells(entry: ModelEntry) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+
+from catalog.interfaces.cli.output import complain, print_json, say
 
 if TYPE_CHECKING:
     from catalog.core.settings import LoadedSettings, Settings
@@ -37,6 +40,37 @@ HEED_ROLE = frozenset(
 )
 """The commands that a process bound to a role may run."""
 NameT = TypeVar("NameT", bound=str)
+
+
+class Shown(NamedTuple):
+    """What a command prints: ``data`` with ``--json``, else lines, and notes on standard error."""
+
+    data: Any
+    lines: Iterable[str] = ()
+    notes: Iterable[str] = ()
+    code: int = 0
+
+
+def command(run: Callable[..., Shown | Iterator[Shown]]) -> Callable[..., None]:
+    """Return the command that prints what a function returns or yields; it also has ``--json``."""
+
+    def printed(json: bool, **given: Any) -> None:
+        done = run(**given)
+        for shown in [done] if isinstance(done, Shown) else done:
+            if json:
+                print_json(shown.data)
+            else:
+                say(*shown.lines)
+                for told in shown.notes:
+                    complain(told)
+            if shown.code:
+                raise typer.Exit(shown.code)
+
+    option = Parameter("json", Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False)
+    parameters = [*signature(run, eval_str=True).parameters.values(), option]
+    printed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    printed.__doc__ = run.__doc__
+    return printed
 
 
 def require_folder_of(file: Path | None) -> None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from catalog.library.health import DatasetStats
-    from catalog.store.manifest import FileCounts
-    from catalog.store.statistics import ChunkSizes
 
 _LINE_EVERY_SECONDS = 5.0
 _REASONS_SHOWN = 10
@@ -297,14 +295,21 @@ class TerminalProgress:
             self._bar = None
 
 
-def print_stats(stats: DatasetStats) -> None:
-    """Print the counts, why files are missing, and how many passages have their size."""
+def stats_lines(stats: DatasetStats) -> Iterator[str]:
+    """Yield the counts, why files are missing, and how many passages have their size."""
     from catalog.interfaces.terminal import describe_origin
 
+    files, sizes = stats.files, stats.sizes
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    yield f"{'files':15} {files.indexed} of {files.listed} indexed{share}"
+    for reasons, outcome in ((files.reasons, "not"), (files.partly, "not wholly, or not as it is")):
+        for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
+            yield f"{'':15} {count} {outcome}: {reason}"
+        if len(reasons) > _REASONS_SHOWN:
+            yield f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)"
     modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
     languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
     updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    _print_files(stats.files)
     for name, value in (
         ("documents", stats.documents),
         ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
@@ -315,27 +320,9 @@ def print_stats(stats: DatasetStats) -> None:
         ("folder", stats.root or "none: filled by a pipeline"),
         ("made with", describe_origin(stats.preset, stats.settings)),
     ):
-        say(f"{name:15} {value}")
-    _print_sizes(stats.sizes)
-
-
-def _print_files(files: FileCounts) -> None:
-    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
-    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
-    _print_reasons(files.reasons, "not")
-    _print_reasons(files.partly, "not wholly, or not as it is")
-
-
-def _print_reasons(reasons: dict[str, int], outcome: str) -> None:
-    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
-        say(f"{'':15} {count} {outcome}: {reason}")
-    if len(reasons) > _REASONS_SHOWN:
-        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
-
-
-def _print_sizes(sizes: ChunkSizes) -> None:
+        yield f"{name:15} {value}"
     if sizes.in_band is not None:
         aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
-        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
+        yield f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}"
     if sizes.uncounted:
-        say(f"{'':15} {sizes.uncounted} were not counted when they were cut")
+        yield f"{'':15} {sizes.uncounted} were not counted when they were cut"

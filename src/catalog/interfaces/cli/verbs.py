@@ -31,17 +31,19 @@ from catalog.core.params import (
 )
 from catalog.interfaces.cli.options import (
     JsonOption,
+    Shown,
     StoreOptions,
+    command,
     open_library,
     require_folder_of,
     settings_for,
     store_options,
 )
-from catalog.interfaces.cli.output import columns_of, complain, has_styles, note, print_json, say
+from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
 from catalog.interfaces.plain_text import safe
 
 if TYPE_CHECKING:
-    from catalog.core.settings import Settings
+    pass
 
 
 _OutOption = Annotated[
@@ -257,37 +259,25 @@ def _ask_server(
         remote.close()
 
 
-def agents(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
+@command
+def agents(context: typer.Context) -> Shown:
     """List the agents that --agent can name, and what each says.
 
     Examples:
         catalog agents
         catalog agents --json
     """
-    settings = settings_for(context).settings
-    rows = list(_read_agents(settings))
-    if json:
-        print_json(rows)
-        return
-    for row in rows:
-        place = row["file"] or ("settings" if row["name"] in settings.agents else "as it comes")
-        say(f"{row['name']}  [{place}]", *_agent_lines(row["agent"]))
-    if len(rows) == 1:
-        say(
-            "To add an agent, write [agents.NAME] in the settings: see docs/how-to/named-agents.md."
-        )
-
-
-def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:
     from catalog.core.agents import agent_places, read_agent
 
+    settings, rows, lines = settings_for(context).settings, list[dict[str, Any]](), list[str]()
     for name, path in agent_places(settings).items():
-        agent = read_agent(settings, name)
-        told = agent.model_dump(mode="json", exclude_defaults=True)
-        yield {"name": name, "file": None if path is None else str(path), "agent": told}
+        told = read_agent(settings, name).model_dump(mode="json", exclude_defaults=True)
+        rows.append({"name": name, "file": None if path is None else str(path), "agent": told})
+        place = path or ("settings" if name in settings.agents else "as it comes")
+        lines += [f"{name}  [{place}]", *_agent_lines(told)]
+    if len(rows) == 1:
+        lines.append("To add an agent, write [agents.NAME] in the settings.")
+    return Shown(rows, lines)
 
 
 def _agent_lines(agent: dict[str, Any]) -> Iterator[str]:
