@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand
@@ -51,16 +52,12 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
         if self.width - self.current_indent - left < _ROOM:
             left = 0
         for name, text in rows:
-            beside = left >= len(name) + col_spacing
             margin = indent + " " * (left or 6)
             lines = [margin + line for line in _wrap(text, self.width - len(margin))]
-            if beside and lines:
+            if left >= len(name) + col_spacing and lines:
                 lines[0] = indent + name.ljust(left) + lines[0][len(margin) :]
             else:
-                lines = [
-                    *(indent + line for line in _wrap(name, self.width - 6, hanging=4)),
-                    *lines,
-                ]
+                lines = [*(indent + it for it in _wrap(name, self.width - 6, hanging=4)), *lines]
             self.write("\n".join(lines) + "\n")
 
     def write_commands(self, commands: Iterable[str]) -> None:
@@ -88,32 +85,30 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
     argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)
 
     def parse_args(ctx: Any, args: list[str]) -> list[str]:
-        given = next((one for one in args if one.startswith("-") and one != "-"), None)
         try:
             return parse(ctx, args)
         except Exception as error:
-            message, near = getattr(error, "message", ""), getattr(error, "possibilities", None)
-            name = getattr(error, "option_name", "")
-            has = {option for one in command.params for option in one.opts}
-            near = near and get_close_matches(name, near, 1, _LIKE)
-            near = [_MEANT[name]] if _MEANT.get(name) in has else near
-            is_unknown = hasattr(error, "possibilities") and not near and name == given
-            is_missing = getattr(error, "param", None) is argument and given and " " in given
-            is_excess = message.startswith(_EXCESS)
-            error.possibilities = ()  # type: ignore[attr-defined]
-            if near:
-                error.message = f"{message}; did you mean {near[0]}?"  # type: ignore[attr-defined]
-            elif argument is not None and (is_unknown or is_missing):
-                told = f"{message}. " if is_unknown else ""
-                hint = f'If it is the {argument.name}, put -- before it: -- "{given}"'
-                error.message = told + hint  # type: ignore[attr-defined]
-            elif argument is not None and is_excess:
-                whole = f"{ctx.params[argument.name]} {message.removeprefix(_EXCESS)[2:-1]}"
-                hint = f'. If all of it is the {argument.name}, put it in quotes: "{whole}"'
-                error.message = message + hint  # type: ignore[attr-defined]
-            elif hasattr(error, "param"):  # a wrong value
-                error.message = plain_words(message)  # type: ignore[attr-defined]
+            if hasattr(error, "message"):
+                error.message = _explain(error, ctx, args)
+                error.possibilities = ()  # type: ignore[attr-defined]
             raise
+
+    def _explain(error: Any, ctx: Any, args: list[str]) -> str:
+        message, name = str(error.message), getattr(error, "option_name", "")
+        has = {option for one in command.params for option in one.opts}
+        near = get_close_matches(name, getattr(error, "possibilities", None) or (), 1, _LIKE)
+        near = [_MEANT[name]] if _MEANT.get(name) in has else near
+        given = next((one for one in args if one.startswith("-") and one != "-"), "")
+        is_dashed = name == given if name else " " in given and error.param is argument
+        if near:
+            return f"{message}; did you mean {near[0]}?"
+        if argument is not None and given and is_dashed:
+            told = f"{message}. " if name else ""
+            return f'{told}If it is the {argument.name}, put -- before it: -- "{given}"'
+        if argument is not None and message.startswith(_EXCESS):
+            whole = f"{ctx.params[argument.name]} {message.removeprefix(_EXCESS)[2:-1]}"
+            return f'{message}. If all of it is the {argument.name}, put it in quotes: "{whole}"'
+        return plain_words(message) if hasattr(error, "param") else message
 
     return parse_args
 
@@ -129,7 +124,7 @@ def dress(command: Any) -> None:
     command.short_help = first_sentence(text)
     if examples:
         lines = textwrap.dedent(examples).splitlines()
-        command.format_epilog = _epilog_of(lines)
+        command.format_epilog = partial(_write_examples, lines)
         command.examples = lines
     for inner in getattr(command, "commands", {}).values():
         dress(inner)
@@ -141,13 +136,9 @@ def first_sentence(text: str) -> str:
     return paragraph.partition(". ")[0].removesuffix(".")
 
 
-def _epilog_of(examples: Iterable[str]) -> Any:
-    def write(context: Any, formatter: Any) -> None:
-        del context
-        with formatter.section("Examples"):
-            formatter.write_commands(examples)
-
-    return write
+def _write_examples(examples: Iterable[str], _context: Any, formatter: Any) -> None:
+    with formatter.section("Examples"):
+        formatter.write_commands(examples)
 
 
 def _wrap(text: str, width: int, hanging: int = 0) -> list[str]:
