@@ -47,7 +47,7 @@ def test_doubt_missing_fields_and_stages_are_reported(catalog, server, monkeypat
     assert out.startswith("low confidence: the best score is 0.")
     assert err == "catalog: 2 passages without title\n"
     _, _, err = catalog("collection", "search", "robot", "--explain")
-    assert [line.split()[0] for line in err.splitlines()] == [
+    assert [line.split()[1] for line in err.splitlines()] == [
         "collection", "embedding", "vector", "payload",
     ]  # fmt: skip
     code, out, _ = catalog("collection", "search", "robot", "--threshold", "0.999")
