@@ -98,7 +98,9 @@ class Bench(Desk):
             return SqliteVecEngine(setup)
         from catalog.store.vectors.qdrant import QdrantServerEngine
 
-        return QdrantServerEngine(setup, self.client, sleep=lambda _s: None)
+        engine = QdrantServerEngine(setup, self.client)
+        engine.sleep = bool
+        return engine
 
     def close(self) -> None:
         if self.kind == "qdrant-server":

@@ -530,14 +530,6 @@ def test_a_folder_that_cannot_be_written_fails_a_refresh_and_no_search(
     assert len(engine.search("flour", 5, WHOLE)) == 1
 
 
-def test_a_closed_engine_opens_again(database: Database, folder: Path) -> None:
-    put(database, "notes", "a.md", "flour")
-    engine = engine_at(database, folder)
-    engine.refresh()
-    engine.close()
-    assert len(engine.search("flour", 5, WHOLE)) == 1
-
-
 # What is indexed
 
 

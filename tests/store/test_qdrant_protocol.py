@@ -47,7 +47,8 @@ def engines(server: QdrantProtocol, desk: Bench) -> Iterator[Callable[[], Qdrant
         chosen = QdrantSettings(collection_prefix="cat_", timeout_seconds=5)
         rag = RAGv2Settings(qdrant_url=server.url, qdrant=chosen)
         setup = EngineSetup(desk.database, DATASET, desk.folder / "i", rag, DIM, FINGERPRINT)
-        made.append(QdrantServerEngine(setup, sleep=bool))
+        made.append(QdrantServerEngine(setup))
+        made[-1].sleep = bool
         return made[-1]
 
     yield make

@@ -88,16 +88,6 @@ def test_a_damaged_folder_mends_itself(desk: Bench, damage):
     assert answers(desk, desk.engine()) == ALL
 
 
-def test_an_index_that_lost_points_gets_them_at_the_next_refresh(desk: Bench):
-    engine = desk.engine()
-    engine.refresh()
-    engine._remove(engine._ids()[:2])
-    assert engine.verify() == 2
-    engine.refresh()
-    assert engine.verify() == 0
-    assert answers(desk, engine) == ALL
-
-
 def test_another_model_store_or_format_fills_the_folder_again(desk: Bench):
     engine = desk.engine()
     engine.refresh()

@@ -76,15 +76,6 @@ def test_a_chunk_that_gets_its_last_vector_later_is_held_once(desk: Bench):
     assert np.count_nonzero(engine.held.seqs >= 0) == 4
 
 
-def test_everything_deleted_and_filled_again(desk: Bench):
-    engine = desk.engine()
-    for _ in range(2):
-        desk.put("a.md", vector(1))
-        assert answers(desk, engine) == ["a.md"]
-        drop(desk.database, DATASET, "a.md")
-        assert answers(desk, engine) == []
-
-
 def test_vectors_of_two_dimensions_are_refused(desk: Bench):
     desk.put("a.md", vector(1))
     desk.put("b.md", vector(0, 1))

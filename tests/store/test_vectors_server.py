@@ -43,7 +43,9 @@ def engine_of(
 ) -> QdrantServerEngine:
     rag = RAGv2Settings(qdrant=QdrantSettings(collection_prefix="cat_"))
     setup = EngineSetup(desk.database, DATASET, desk.folder / "index", rag, DIM, fingerprint)
-    return QdrantServerEngine(setup, desk.client, sleep=sleep)
+    engine = QdrantServerEngine(setup, desk.client)
+    engine.sleep = sleep
+    return engine
 
 
 def answers(desk: Bench, engine: QdrantServerEngine) -> list[str]:
@@ -119,22 +121,6 @@ def status(code: int) -> UnexpectedResponse:
 AWAY = ResponseHandlingException(ConnectionError("connection refused"))
 
 
-@pytest.mark.parametrize("method", ["query_points", "upsert", "delete", "collection_exists"])
-def test_a_server_that_was_away_for_a_moment_is_not_noticed(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch, method: str
-):
-    pauses: list[float] = []
-    engine = engine_of(desk, sleep=pauses.append)
-    engine.refresh()
-    engine.close()
-    left = flaky(monkeypatch, desk.client, method, AWAY, status(503), status(429))
-    desk.put("new.md", vector(0, 1))
-    drop(desk.database, DATASET, "4.md")
-    assert answers(desk, engine) == [*ALL[:4], "new.md"]
-    assert left == []
-    assert len(pauses) == 3
-
-
 def test_a_server_that_stays_away_is_named_without_credentials(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):
@@ -156,20 +142,6 @@ def test_a_refused_request_is_not_tried_again_and_its_body_not_repeated(
         answers(desk, engine)
     assert len(left) == 1
     assert "secret" not in str(caught.value)
-
-
-def test_a_write_that_failed_is_done_at_the_next_refresh(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    engine = engine_of(desk)
-    engine.refresh()
-    desk.put("new.md", vector(1, 0.5))
-    with monkeypatch.context() as patched:
-        flaky(patched, desk.client, "upsert", *[AWAY] * 9)
-        with pytest.raises(EngineError):
-            engine.refresh()
-    engine.refresh()
-    assert answers(desk, engine) == ["0.md", "new.md", *ALL[1:]]
 
 
 def test_who_does_not_get_the_lock_searches_the_points_there_are_and_says_so(desk: Bench):

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from catalog.core.errors import MissingExtraError
@@ -81,16 +80,3 @@ def test_without_its_package_the_command_that_installs_it_is_told(
             "sqlite-vec",
             EngineSetup(desk.database, DATASET, desk.folder, RAGv2Settings(), DIM, "f"),
         )
-
-
-def test_one_engine_serves_several_threads(desk: Bench):
-    from concurrent.futures import ThreadPoolExecutor
-
-    rng = np.random.default_rng(3)
-    for number in range(20):
-        desk.put(f"{number}.md", rng.normal(size=DIM).astype(np.float32))
-    engine = desk.engine()
-    expected = desk.search(engine, vector(1), 5, everything())
-    with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda _: desk.search(engine, vector(1), 5, everything()), range(40))
-        assert all(hits == expected for hits in found)

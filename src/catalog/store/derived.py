@@ -13,7 +13,7 @@ import struct
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -38,12 +38,10 @@ _ABANDONED = 3_600  # seconds after which a draft belongs to a killed process
 _UNREADABLE = (OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, struct.error)
 
 
-class IndexState(Protocol):
+class IndexState(Sized, Protocol):
     """An index in one state of its dataset; immutable, because searches share it."""
 
     stamp: Stamp
-
-    def __len__(self) -> int: ...
 
 
 State = TypeVar("State", bound=IndexState)

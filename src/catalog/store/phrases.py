@@ -12,21 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Connection,
-    Float,
-    Integer,
-    and_,
-    column,
-    false,
-    func,
-    literal,
-    literal_column,
-    or_,
-    select,
-    table,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, func, or_
 
 from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
@@ -42,10 +29,10 @@ _NUMBER = re.compile(r"(?:(?<!\S)[-+\u2212])?[0-9]+(?:[.,][0-9]+)*")
 _NO_DIGIT = "(?<![0-9])(?<![0-9][.,])"
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
-_LABELS: Any = literal_column("CAST('{0.25,0.5,0.75,1}' AS real[])")  # summary … title
+_LABELS: Any = sa.literal_column("CAST('{0.25,0.5,0.75,1}' AS real[])")  # summary … title
 LEAST = 1e-9  # the least score of a match, so that rounding cannot make it 0
-_COLUMNS = (column(name, PlainText) for name in CARD_WEIGHTS)
-CARDS = table("document_cards_fts", *_COLUMNS, column("rowid", Integer))
+_COLUMNS = [sa.column(name, PlainText) for name in CARD_WEIGHTS]
+CARDS = sa.table("document_cards_fts", *_COLUMNS, sa.column("rowid", sa.Integer))
 
 
 def fts_words(text: str) -> list[str]:
@@ -78,7 +65,7 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     """
     words = fts_words(phrase)[:MAX_TERMS]
     if not words:
-        return false()
+        return sa.false()
     if UNSPACED.search(phrase):
         forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
         return or_(*map(_contains, forms))
@@ -86,7 +73,7 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     numbers = dict.fromkeys(_NUMBER.findall(phrase))
     # for Python and Postgres: no part of a larger number
     whole = [rf"{_NO_DIGIT}{re.escape(number)}(?![0-9])(?![.,][0-9])" for number in numbers]
-    return and_(
+    return sa.and_(
         holds_phrase(chunks.c.seq, quote(" ".join(words))),
         *map(_contains, names[:MAX_TERMS]),
         *(or_(*(one.regexp_match(pattern) for one in _FIELDS)) for pattern in whole[:MAX_TERMS]),
@@ -97,7 +84,7 @@ def flag_clause(word: str) -> ColumnElement[bool]:
     """Require that a chunk has the word as a flag, as in ``find -name`` or ``--name``."""
     flags = [f"{sign}-{word}" for sign in " \n\t`'\"([-"]
     written = or_(*(contains(field, flag) for field in _FIELDS for flag in flags))
-    return and_(phrase_clause(word), written)
+    return sa.and_(phrase_clause(word), written)
 
 
 def _contains(written: str) -> ColumnElement[bool]:
@@ -118,19 +105,19 @@ def match_cards(connection: Connection, match: str, *, is_name: bool = False) ->
     With ``is_name`` title or name must match. The score is BM25 over the weighted columns, in
     Postgres ``ts_rank_cd``; it is only computed if the query selects it.
     """
-    cards: Any = select(CARDS.c.rowid.label("id"))
+    cards: Any = sa.select(CARDS.c.rowid.label("id"))
     if is_postgres(connection):
-        words: Any = column("words")
-        query = web_query(literal(match, PlainText))
+        words: Any = sa.column("words")
+        query = web_query(sa.literal(match, PlainText))
         score = func.greatest(LEAST, func.ts_rank_cd(_LABELS, words, query, 1)).label("score")
-        named = func.ts_filter(words, literal_column("CAST('{a,b}' AS \"char\"[])"))
+        named = func.ts_filter(words, sa.literal_column("CAST('{a,b}' AS \"char\"[])"))
         is_match = (named if is_name else words).op("@@")(query)
         return cards.add_columns(score).where(is_match).subquery()  # type: ignore[no-any-return]
     weights = ", ".join(map(str, CARD_WEIGHTS.values()))
-    bm25: Any = literal_column(f"max({LEAST}, -bm25(document_cards_fts, {weights}))", Float)
+    bm25: Any = sa.literal_column(f"max({LEAST}, -bm25(document_cards_fts, {weights}))", sa.Float)
     asked = f"{{title name}} : ({match})" if is_name else match
     found = cards.add_columns(bm25.label("score")).where(
-        text("document_cards_fts MATCH :match").bindparams(match=asked)
+        sa.text("document_cards_fts MATCH :match").bindparams(match=asked)
     )
     return found.limit(-1).subquery()  # type: ignore[no-any-return]  # else it runs once for a row
 
@@ -144,4 +131,4 @@ def command_full_text(connection: Connection, command: str) -> None:
     for name in () if is_postgres(connection) else ("chunks_fts", CARDS.name):
         # FTS5 takes commands in a column with the table's name
         command_it = f"INSERT INTO {name} ({name}, rank) VALUES (:command, 1)"  # noqa: S608
-        connection.execute(text(command_it), {"command": command})
+        connection.execute(sa.text(command_it), {"command": command})

@@ -156,15 +156,13 @@ def join_parts(raw: str) -> str:
     """
     if "," in raw:
         return raw.replace(",", "") if _THOUSANDS.fullmatch(raw) else ""
-    joined = ""
-    pieces = _INNER_JOINT.split(raw)
-    for at, piece in enumerate(pieces):
-        if at % 2:
-            before, after = pieces[at - 1], pieces[at + 1]
-            is_inner = before and after and not (before[-1].isdecimal() and after[0].isdecimal())
-            piece = "" if is_inner else piece.replace("\u2010", "-")
-        joined += piece
-    return joined.casefold()
+    return _INNER_JOINT.sub(_join, raw).casefold()
+
+
+def _join(joint: re.Match[str]) -> str:
+    before, after = joint.string[: joint.start()][-1:], joint.string[joint.end() :][:1]
+    is_inner = before and after and not (before.isdecimal() and after.isdecimal())
+    return "" if is_inner else joint[0].replace("\u2010", "-")
 
 
 def split_runs(raw: str) -> list[str]:
@@ -191,11 +189,8 @@ def join_neighbours(raws: Sequence[str]) -> Iterator[tuple[range, str]]:
     give nothing.
     """
     words = [raw.casefold() if raw.isalnum() else "" for raw in raws]
-    if len(words) > _MOST_JOINED:
-        return
-    for first, joined in enumerate(words):
-        for last in range(first + 1, min(first + 3, len(words))):
-            word = words[last]
+    for first, joined in enumerate(words if len(words) <= _MOST_JOINED else ()):
+        for last, word in enumerate(words[first + 1 : first + 3], first + 1):
             if not joined or not word or (joined[-1].isdecimal() and word[0].isdecimal()):
                 break
             joined += word
@@ -359,9 +354,9 @@ def word_terms(text: str, languages: Iterable[str]) -> list[tuple[str, list[Term
     dropped: frozenset[str] = frozenset()
     if len(analyzers) > 1:
         words, lists = {raw.casefold() for raw in raws}, [stop_words(a.language) for a in analyzers]
-        counts = [len(words & common) for common in lists]
-        likely = (common for common, n in zip(lists, counts, strict=True) if n == max(counts))
-        dropped = frozenset.intersection(*likely) if any(counts) else dropped
+        most = max(len(words & common) for common in lists)
+        likely = [common for common in lists if len(words & common) == most > 0]
+        dropped = frozenset.intersection(*likely) if likely else dropped
     return list(zip(raws, terms_of_words(raws, analyzers, dropped), strict=True))
 
 
@@ -418,4 +413,4 @@ def _terms_of(
 
 def _tokens_of(form: str, analyzers: Sequence[Analyzer], *, is_plain: bool = True) -> Term:
     tokens = (analyzer.token(form, is_plain=is_plain) for analyzer in analyzers)
-    return tuple(dict.fromkeys(token for token in tokens if token))
+    return tuple(dict.fromkeys(filter(None, tokens)))

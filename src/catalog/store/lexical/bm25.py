@@ -31,14 +31,8 @@ from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
 from catalog.store.filter_sql import DatasetNames, among
-from catalog.store.lexical.analysis import (
-    Term,
-    analyse_passage,
-    fingerprint,
-    indexed_text,
-    query_terms,
-    raw_words,
-)
+from catalog.store.lexical import analysis
+from catalog.store.lexical.analysis import Term, query_terms, raw_words
 from catalog.store.lexical.base import LexicalEngine, best_hits, term_weight
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES, detect_language
@@ -261,10 +255,8 @@ class Words:
         """Return the ascending rows with a token and its counts; for ``rtx 4090``, with both."""
         found = self._found.get(token)
         if found is None:
-            several = token.split(" ")
-            found = (
-                reduce(_intersect, map(self.find, several)) if several[1:] else self._read(token)
-            )
+            first, *more = map(self._read, token.split(" "))
+            found = reduce(_intersect, more, first)
             self._found.put(token, found)
         return found
 
@@ -302,11 +294,12 @@ def _join_alternatives(found: Mapping[str, Postings]) -> Postings:
     apart in a passage.
     """
     is_split = any(" " in token for token in found)
-    all_rows, all_counts = [np.empty(0, np.int32)], [np.empty(0)]
-    for token, (rows, counts) in found.items():
-        all_rows.append(rows)
-        all_counts.append(counts * (2.0 if is_split and " " not in token else 1.0))
-    rows, counts = np.concatenate(all_rows), np.concatenate(all_counts)
+    rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in found.values())])
+    weighted = (
+        counts * (2.0 if is_split and " " not in token else 1.0)
+        for token, (_, counts) in found.items()
+    )
+    counts = np.concatenate([np.empty(0), *weighted])
     if len(found) <= 1:
         return rows, counts
     order = np.argsort(rows, kind="stable")
@@ -318,7 +311,7 @@ class WordIndex(Following[Words]):
     """The keyword index of one dataset, in ``folder``; :meth:`at` gives one state of it."""
 
     def __init__(self, database: Database, dataset: str, folder: Path) -> None:
-        super().__init__(database, dataset, folder / FILE, fingerprint())
+        super().__init__(database, dataset, folder / FILE, analysis.fingerprint())
 
     def follow(self, connection: Connection, held: Words | None, stamp: Stamp) -> Words:
         """Mask the passages that are gone, and analyse the missing ones."""
@@ -341,12 +334,10 @@ class WordIndex(Following[Words]):
         return Words(state.stamp, [merge_parts(state.parts)]) if is_changed else state
 
     def pack(self, state: Words) -> dict[str, Array]:
-        """Return the arrays of each part."""
         numbered = enumerate(part._asdict() for part in state.parts)
         return {f"{n}.{name}": values for n, part in numbered for name, values in part.items()}
 
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Words:
-        """Return the words that were saved."""
         parts = list[Part]()
         while f"{len(parts)}.seqs" in arrays:
             parts.append(Part(*(arrays[f"{len(parts)}.{name}"] for name in Part._fields)))
@@ -359,21 +350,22 @@ class WordIndex(Following[Words]):
 
         If a passage's own words do not show its language, the opening of its document decides.
         """
-        language_of = lru_cache(1)(partial(self._language_of, connection))
+        language_of = lru_cache(1)(partial(_language_of, connection))
         content = (chunks.c.title, chunks.c.headings, chunks.c.text)
         columns = select(chunks.c.seq, *content, chunks.c.document_id).order_by(chunks.c.seq)
         for start in range(0, len(seqs), _BATCH):
             batch = columns.where(among(chunks.c.seq, seqs[start : start + _BATCH].tolist()))
             for seq, title, headings, text, document in connection.execute(batch):
                 lines = [line for lines in read_headings(headings) for line in lines]
-                indexed = indexed_text(title, lines, text)
-                language, tokens = analyse_passage(indexed, partial(language_of, document))
+                indexed = analysis.indexed_text(title, lines, text)
+                language, tokens = analysis.analyse_passage(indexed, partial(language_of, document))
                 yield seq, LANGUAGES.index(language), tokens
 
-    def _language_of(self, connection: Connection, document: int) -> str | None:
-        opening = select(func.substr(revisions.c.text, 1, OPENING))
-        text = connection.scalar(opening.where(revisions.c.document_id == document))
-        return detect_language(text or "", raw_words(text or ""))
+
+def _language_of(connection: Connection, document: int) -> str | None:
+    opening = select(func.substr(revisions.c.text, 1, OPENING))
+    text = connection.scalar(opening.where(revisions.c.document_id == document)) or ""
+    return detect_language(text, raw_words(text))
 
 
 class Bm25Engine(LexicalEngine):
@@ -414,42 +406,32 @@ class Bm25Engine(LexicalEngine):
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word that is not a stop word."""
         return len(query_terms(text, self._now().languages)) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word the number of passages with it."""
         state = self._now()
-        terms = (query_terms(word, state.languages) for word in words)
-        return len(state), [state.count(of_word) for of_word in terms]
+        return len(state), [state.count(query_terms(word, state.languages)) for word in words]
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return words that may be misspelt, each with a suggested word."""
         with self._database.read() as connection:
-            words = self.at(connection)
-            allowed = allowed_seqs(connection, restriction)
+            words, allowed = self.at(connection), allowed_seqs(connection, restriction)
             return correct_words(connection, raw_words(text), words, allowed)
 
     def languages(self) -> dict[str, int]:
-        """Return the number of passages by language, with ``""`` for unknown."""
         return self._now().languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine for this dataset and the other engines', with joint statistics."""
         engines = [one for one in (self, *others) if isinstance(one, Bm25Engine)]
         return Bm25Engine(*(index for one in engines for index in one.indexes))
 
     def refresh(self) -> None:
-        """Save what changed; raise :class:`EngineError` if the folder cannot be written."""
         for index in self.indexes:
             index.save()
 
     def verify(self) -> int:
-        """Return the number of files that changed since they were written."""
         return sum(index.is_damaged() for index in self.indexes)
 
     def close(self) -> None:
-        """Release memory; the next search opens the files again."""
         self._joined = None
         for index in self.indexes:
             index.close()

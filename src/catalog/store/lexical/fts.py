@@ -11,22 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import (
-    Connection,
-    Float,
-    Integer,
-    Select,
-    case,
-    cast,
-    column,
-    func,
-    literal,
-    literal_column,
-    or_,
-    select,
-    table,
-    text,
-)  # fmt: skip
+import sqlalchemy as sa
+from sqlalchemy import Connection, Select, func, select
 
 from catalog.store.database import Database, EngineSetup
 from catalog.store.filter_sql import DatasetNames, of_datasets
@@ -41,10 +27,10 @@ from catalog.store.sql_forms import PlainText, contains, holds_phrase, web_query
 MOST_COUNTED = 10_000  # passages with a word
 MOST_READ = 100_000  # passages searched for a sign that is not a word
 _SCORE = f"max({LEAST}, -bm25(chunks_fts, 4, 2, 1))"  # title, headings, text
-_WEIGHTS: Any = literal_column("CAST('{0.25,0.25,0.5,1}' AS real[])")  # …, text, headings, title
+_WEIGHTS: Any = sa.literal_column("CAST('{0.25,0.25,0.5,1}' AS real[])")  # …, text, headings, title
 _BY_LENGTH = 1  # divide by 1 + the logarithm of the passage's length
 _COMPOUND = re.compile(r'"[^" ]+ [^"]+"')
-_INDEX = table("chunks_fts", column("rowid", Integer))
+_INDEX = sa.table("chunks_fts", sa.column("rowid", sa.Integer))
 
 
 class FtsEngine(LexicalEngine):
@@ -83,11 +69,9 @@ class FtsEngine(LexicalEngine):
         return best_hits(seqs, scores, k, allowed, self._count(connection))
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has any word to search for, stop words included."""
         return any(_terms(text))
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Count up to :data:`MOST_COUNTED` passages for each word."""
         terms = [[] if fold(word) in stop_words("english") else fts_words(word) for word in words]
         with self.database.read() as connection:
             counts = [self._count(connection, quote(" ".join(of))) if of else 0 for of in terms]
@@ -101,7 +85,6 @@ class FtsEngine(LexicalEngine):
         return connection.scalar(select(func.count()).select_from(counted.subquery())) or 0
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine for this dataset and those of the other engines."""
         names = (name for one in (self, *others) for name in Restriction(one.dataset).datasets)
         return FtsEngine(self.database, tuple(names))
 
@@ -129,17 +112,17 @@ def _terms(text: str) -> tuple[list[str], list[str]]:
 def _matching(connection: Connection, match: str) -> Select[Any]:
     """Select row number and score of every passage that matches."""
     if is_postgres(connection):
-        words: Any = column("words")
+        words: Any = sa.column("words")
         rank: Any = func.ts_rank_cd(
-            _WEIGHTS, words, web_query(literal(match, PlainText)), _BY_LENGTH
+            _WEIGHTS, words, web_query(sa.literal(match, PlainText)), _BY_LENGTH
         )
         # else each word of a compound counts as much as any other word
-        compounds = web_query(literal(" OR ".join(_COMPOUND.findall(match)), PlainText))
-        rank *= case((words.op("@@")(compounds), 2.0), else_=1.0)
-        score = func.greatest(LEAST, cast(rank, Float))
+        compounds = web_query(sa.literal(" OR ".join(_COMPOUND.findall(match)), PlainText))
+        rank *= sa.case((words.op("@@")(compounds), 2.0), else_=1.0)
+        score = func.greatest(LEAST, sa.cast(rank, sa.Float))
         return select(chunks.c.seq, score).where(holds_phrase(chunks.c.seq, match))
-    index: Any = select(_INDEX.c.rowid, literal_column(_SCORE, Float).label("score"))
-    is_match = text("chunks_fts MATCH :match").bindparams(match=match)
+    index: Any = select(_INDEX.c.rowid, sa.literal_column(_SCORE, sa.Float).label("score"))
+    is_match = sa.text("chunks_fts MATCH :match").bindparams(match=match)
     found = index.where(is_match).limit(-1).subquery()  # else it matches once for every chunk
     return select(chunks.c.seq, found.c.score).join(found, found.c.rowid == chunks.c.seq)
 
@@ -157,5 +140,5 @@ def find_signs(connection: Connection, text: str, k: int, restriction: Restricti
     fields = (read.c.text, read.c.title, read.c.headings)
     holding = select(read.c.seq).order_by(read.c.seq).limit(k)
     for sign in signs:
-        holding = holding.where(or_(*(contains(field, sign) for field in fields)))
+        holding = holding.where(sa.or_(*(contains(field, sign) for field in fields)))
     return list(connection.scalars(holding))

@@ -88,24 +88,23 @@ def language_of_letters(text: str) -> str | None:
         letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
     kana, han = letters["japanese"], letters["chinese"]
     if kana > _LEAST_KANA * (kana + han):
-        letters["japanese"] = kana + han
-        del letters["chinese"]
-    language, most = max(letters.items(), key=itemgetter(1), default=("", 0))
+        letters |= {"japanese": kana + han, "chinese": 0}
+    language, most = max(letters.items(), key=itemgetter(1))
     if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
         language = "cyrillic"  # not Russian, so that no model is taken to know it
     return language if most > sum(map(len, _LATIN.findall(text))) else None
 
 
 def _language_of_words(words: set[str]) -> str | None:
-    profiles, function_words, of_english = _profiles()
-    common = words & function_words
+    profiles, of_english = _profiles()
+    common = words & profiles.keys()
     english = len(common & of_english)
     if english >= _SURELY and english >= _SURELY * (len(common) - english):
         return "english"  # a shortcut with the same result: most texts are English
-    scores: dict[str, float] = {}
+    scores: defaultdict[str, float] = defaultdict(float)
     for word in common:
-        for language, score in profiles[word]:
-            scores[language] = scores.get(language, 0.0) + score
+        for language in profiles[word]:
+            scores[language] += 1 / len(profiles[word])
     first = max(scores, key=scores.__getitem__, default="")
     score = scores.pop(first, 0.0)
     is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len(words))
@@ -113,24 +112,17 @@ def _language_of_words(words: set[str]) -> str | None:
     return first if is_enough and is_clear else None
 
 
-_Weights = tuple[tuple[str, float], ...]
-
-
 @cache
-def _profiles() -> tuple[dict[str, _Weights], frozenset[str], frozenset[str]]:
-    """Return weights by function word and language, all function words, and the English ones.
-
-    The weights of a word over its languages in Latin letters add up to 1.
-    """
+def _profiles() -> tuple[dict[str, list[str]], frozenset[str]]:
+    """Return the languages in Latin letters of each function word, and the English words."""
     lists = {language: set(stop_words(language)) for language in LATIN_LANGUAGES}
     lists["english"] |= set(_ENGLISH_FUNCTION_WORDS.split())
-    languages: dict[str, list[str]] = {}
+    languages: defaultdict[str, list[str]] = defaultdict(list)
     for language, words in lists.items():
         for word in words:
             if len(word) > 1 or not word.isascii():  # a letter may be a name or a symbol
-                languages.setdefault(word, []).append(language)
-    weights = {word: tuple((each, 1 / len(of)) for each in of) for word, of in languages.items()}
-    return weights, frozenset(weights), frozenset(lists["english"])
+                languages[word].append(language)
+    return dict(languages), frozenset(lists["english"])
 
 
 @cache

@@ -12,21 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from string import ascii_lowercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Connection, select
 
 from catalog.store.filter_sql import among
-from catalog.store.lexical.analysis import (
-    CASED,
-    UNSPACED,
-    analyzers_of,
-    fold,
-    query_terms,
-    raw_words,
-    strip_accents,
-)
+from catalog.store.lexical import analysis
+from catalog.store.lexical.analysis import analyzers_of, query_terms, raw_words
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
@@ -57,7 +50,11 @@ def correct_words(
     corrected, looked_up = dict[str, str](), 0
     for raw in dict.fromkeys(raws) if len(raws) <= _LONGEST_QUERY else ():
         is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
-        terms = query_terms(raw, words.languages) if is_word and not UNSPACED.search(raw) else ()
+        terms = (
+            query_terms(raw, words.languages)
+            if is_word and not analysis.UNSPACED.search(raw)
+            else ()
+        )
         if not terms or any(len(_seqs_with(token, words, allowed)) for token in terms[0]):
             continue
         looked_up += 1
@@ -71,7 +68,7 @@ def correct_words(
 
 
 def _plain(word: str) -> str:
-    return strip_accents(fold(word))
+    return analysis.strip_accents(analysis.fold(word))
 
 
 def _most_edits(word: str) -> int:
@@ -100,17 +97,16 @@ def _correct(
     texts = connection.execute(columns.where(among(chunks.c.seq, read)))
     # A stem and its words begin with the same letters: only such words are analysed.
     begins = {re.escape(token[: max(3, len(token) - _LONGEST_ENDING)]) for token in candidates}
-    begin = re.compile("|".join(begins), re.IGNORECASE).search
-    pieces = set(" ".join(chain.from_iterable(texts)).split()) if candidates else ()
+    begin = re.compile("|".join(begins) or "(?!)", re.IGNORECASE).search
+    pieces = set(" ".join(chain.from_iterable(texts)).split())
     likely = " ".join(one for one in pieces if begin(one if one.isascii() else _plain(one)))
-    most, spelt = _most_edits(word), []
-    analyzers = analyzers_of(words.languages, is_passage=True)
-    parts = ((*_LETTERS.findall(raw), *CASED.findall(raw)) for raw in raw_words(likely))
+    parts = ((*_LETTERS.findall(raw), *analysis.CASED.findall(raw)) for raw in raw_words(likely))
+    most, analyzers, spelt = _most_edits(word), analyzers_of(words.languages, is_passage=True), []
     for written in set(chain.from_iterable(parts)):
         folded = _plain(written)
         distance, others = OSA.distance(word, folded), (Counter(word) - Counter(folded)).total()
         for token in {token for one in analyzers for token in one.tokens_of([written])}:
-            is_near = min((OSA.distance(stem, token) for stem in stems), default=most + 1) <= most
+            is_near = any(OSA.distance(stem, token) <= most for stem in stems)
             if token in candidates and distance <= most + _LONGEST_ENDING * is_near:
                 uses = -len(candidates[token])
                 spelt.append((distance, others, uses, written.istitle(), written))
@@ -122,24 +118,19 @@ def _near_stems(word: str, stems: set[str], words: Words) -> dict[str, int]:
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    queries = {word[: len(word) - cut] for cut in range(_LONGEST_ENDING + 1)} | stems
-    letters, most = "".join({word, *stems}), _most_edits(word)
+    most, analyzers = _most_edits(word), analyzers_of(words.languages)
     others = most * max(len(letter.encode()) for letter in word)
     prefixes = {word[0], word[1] + word[0]}  # the first two letters may be swapped
-    near = {one for start in prefixes for one in words.tokens(start, letters, others)}
+    near = {one for start in prefixes for one in words.tokens(start, word + "".join(stems), others)}
     choices = {one for one in near if _LEAST_LETTERS - 2 <= len(one) <= len(word) + most}
     # A wrong letter can also change the stem: "ordinay", but "ordinari" for "ordinary".
-    variants = {
-        analyzer.token(one) or ""
-        for one in _one_edit(word)
-        for analyzer in analyzers_of(words.languages)
-    }
+    variants = {of.token(one) or "" for one in _one_edit(word) for of in analyzers}
     begun = {one for one in variants if one.startswith(word[0])}
     nearest = dict.fromkeys((begun & choices) | set(filter(words.is_known, variants - begun)), 1)
+    queries = {word[: len(word) - cut] for cut in range(_LONGEST_ENDING + 1)} | stems
     for query in filter(_most_edits, queries):
-        for token, distance, _ in process.extract(
-            query, choices, scorer=OSA.distance, score_cutoff=_most_edits(query), limit=None
-        ):
+        how: dict[str, Any] = {"scorer": OSA.distance, "score_cutoff": _most_edits(query)}
+        for token, distance, _ in process.extract(query, choices, limit=None, **how):
             nearest[token] = min(distance, nearest.get(token, distance))
     return nearest
 

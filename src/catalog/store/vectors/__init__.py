@@ -14,10 +14,9 @@ VECTOR_ENGINES = tuple(OURS["catalog.vectors"])
 
 
 def get_vector_engine(name: str, setup: EngineSetup) -> VectorEngine:
-    """Return the engine of that name, ours or another package's, for one dataset.
+    """Return the engine of that name, ours or another package's, or raise :class:`ConfigError`.
 
-    Nothing is opened before the first search or refresh. Raises :class:`ConfigError` for any
-    other name, and :class:`MissingExtraError` if the engine's package is not installed.
+    Raises :class:`MissingExtraError` if the engine's package is not installed.
     """
     engine: VectorEngine = load_engine("catalog.vectors", name)(setup)
     return engine

@@ -36,26 +36,24 @@ class RankedVectors(Protocol):
 
 
 class VectorEngine(Protocol):
-    """Nearest-neighbour search over one dataset's embedded windows; follows the store by itself.
-
-    ``refresh`` brings the index up to date, so that no search has to. ``rebuild`` fills it again
-    from the store and returns the number of its points. ``verify`` counts the points that are
-    missing or superfluous; ``flat`` counts different ones, too. ``close`` releases memory, files
-    and locks; the engine may be used again. ``at`` returns the passages in the state that the
-    connection sees.
-    """
+    """Nearest-neighbour search over one dataset's embedded windows; follows the store by itself."""
 
     name: str
 
-    def at(self, connection: Connection) -> RankedVectors: ...
+    def at(self, connection: Connection) -> RankedVectors:
+        """Return the passages in the state that the connection sees."""
 
-    def refresh(self) -> None: ...
+    def refresh(self) -> None:
+        """Bring the index up to date, so that no search has to."""
 
-    def rebuild(self) -> int: ...
+    def rebuild(self) -> int:
+        """Fill the index again from the store, and return the number of its points."""
 
-    def verify(self) -> int: ...
+    def verify(self) -> int:
+        """Return the number of points that are missing, superfluous or (of ``flat``) different."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release memory, files and locks; the engine may be used again."""
 
 
 def nearest(

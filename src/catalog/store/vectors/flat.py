@@ -117,7 +117,6 @@ class Vectors:
         self._owners = owners[self._is_live]
 
     def __len__(self) -> int:
-        """Return the number of passages."""
         return len(self.known)
 
     def rank(self, vector: Floats, k: int, allowed: Seqs | None = None) -> Hits:
@@ -180,28 +179,23 @@ class FlatEngine(Following[Vectors]):
         return vectors.compact() if ragged * _RAGGED > len(seqs) else vectors
 
     def pack(self, state: Vectors) -> dict[str, Array]:
-        """Return the matrix, and what is known of its passages."""
         one, damaged = state.compact(), np.array(sorted(state.damaged), str)
         of_passages = {"known": one.known, "waiting": one.waiting, "damaged": damaged}
         return of_passages | {"rows": one.parts[0], "seqs": one.seqs}
 
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Vectors:
-        """Return the vectors that were saved."""
         rows, seqs, known, waiting = (arrays[key] for key in ("rows", "seqs", "known", "waiting"))
         return Vectors(stamp, known, [rows], seqs, waiting, arrays["damaged"].tolist())
 
     def refresh(self) -> None:
-        """Save what changed."""
         self.save()
 
     def rebuild(self) -> int:
-        """Read everything again; return the number of windows."""
         self.close()
         self.file.unlink(missing_ok=True)
         return len(self.save().seqs)
 
     def verify(self) -> int:
-        """Return the number of windows that differ from the store."""
         with self.database.read() as connection:
             held = self.at(connection).compact()
             stored = self.follow(connection, None, held.stamp)

@@ -80,9 +80,6 @@ class PointEngine(ABC):
         """Replace the record, when all points are durable."""
 
     @abstractmethod
-    def _count(self) -> int: ...
-
-    @abstractmethod
     def _ids(self) -> list[int]: ...
 
     @abstractmethod
@@ -121,7 +118,6 @@ class PointEngine(ABC):
             yield
 
     def at(self, connection: Connection) -> Points:
-        """Return the passages in the state that ``connection`` sees."""
         stamp, at = read_stamp(connection, self.dataset) or NO_DATASET, self._at
         if at is None or at.stamp != stamp:
             at = self._at = Points(self, stamp, _live_points(connection, self.dataset))
@@ -152,25 +148,23 @@ class PointEngine(ABC):
         return ""
 
     def refresh(self) -> None:
-        """Bring the points up to date; compare all if some were lost."""
+        """Bring the points up to date, also those that the index lost."""
         with self._guard, self.lock(wait=True):
-            self._bring_up(is_counted=True)
+            self._bring_up(is_compared=True)
 
     def rebuild(self) -> int:
-        """Fill a new index from the store and return its number of points."""
         with self._guard, self.lock(wait=True):
             self._bring_up(anew=True)
-            return self._count()
+            return len(self._ids())
 
     def verify(self) -> int:
-        """Return the number of points that are missing or superfluous."""
         with self._guard, self.lock(wait=True):
             self._bring_up()
             with self.database.read(latest=True) as connection:
-                wanted, stored = self.at(connection).ids, np.array(self._ids(), np.int64)
-                missing = _batches(np.setdiff1d(wanted, stored, assume_unique=True))
-                lacking = sum(len(self._load(connection, ids)) for ids in missing)
-            return lacking + len(np.setdiff1d(stored, wanted, assume_unique=True))
+                gone, missing = self._compare(self.at(connection).ids)
+                return len(gone) + sum(
+                    len(self._load(connection, ids)) for ids in _batches(missing)
+                )
 
     def close(self) -> None:
         """Forget the state; the next search reads the record again."""
@@ -179,7 +173,7 @@ class PointEngine(ABC):
     def _has(self, stamp: Stamp) -> bool:
         return self.held is not None and self.held.state == stamp.state
 
-    def _bring_up(self, *, anew: bool = False, is_counted: bool = False) -> None:
+    def _bring_up(self, *, anew: bool = False, is_compared: bool = False) -> None:
         """Give the points the present state of the dataset."""
         with self.database.read(latest=True) as connection:
             at = self.at(connection)
@@ -190,23 +184,28 @@ class PointEngine(ABC):
         made_by = self._made_by | {"store": self.database.meta("store_id")}
         now, record = made_by | {"state": at.stamp.state}, self._open(anew=anew)
         is_current = not anew and record == now | {"is_whole": True}
-        if not is_current or (is_counted and self._count() != len(at.ids)):
+        if not is_current or (is_compared and any(map(len, self._compare(at.ids)))):
             state = Stamp(0.0, 0, 0.0, record.get("state", ""))
             is_ours = record.items() >= made_by.items()
             if anew or not (is_ours and state.is_related(at.stamp)):
                 self.held = None  # so that a search waits
                 self._create(made_by)
             self._write(now | {"is_whole": False})
-            stored = np.array(self._ids(), np.int64)
-            for ids in _batches(np.setdiff1d(stored, at.ids, assume_unique=True)):
+            gone, missing = self._compare(at.ids)
+            for ids in _batches(gone):
                 self._remove(ids)
-            for ids in _batches(np.setdiff1d(at.ids, stored, assume_unique=True)):
+            for ids in _batches(missing):
                 with self.database.read(latest=True) as connection:
                     points = self._load(connection, ids)
                 if points:
                     self._add(points)
             self._write(now | {"is_whole": True})
         self.held = at.stamp
+
+    def _compare(self, wanted: Seqs) -> tuple[Seqs, Seqs]:
+        """Return the ids of superfluous points and of missing ones."""
+        stored = np.array(self._ids(), np.int64)
+        return np.setdiff1d(stored, wanted), np.setdiff1d(wanted, stored)
 
     def _load(self, connection: Connection, ids: list[int]) -> list[Point]:
         """Return these points from the store; note documents with damaged vectors."""

@@ -7,6 +7,7 @@ A collection has the name prefix and the dataset's name. Its metadata have the r
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 import warnings
@@ -17,7 +18,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-import tenacity
 from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
@@ -51,7 +51,6 @@ _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail u
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValidationError)
 _AWAY = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError)
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
-_random_pause = tenacity.wait_random_exponential(multiplier=0.2, max=5)
 
 
 class QdrantServer:
@@ -87,31 +86,30 @@ class QdrantServer:
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return the function's result, with retries."""
-        is_hurried, failure = _is_hurried.get(), self._failure
-        if is_hurried and failure is not None and time.monotonic() < failure[0] + REST:
+        is_hurried, failure, started = _is_hurried.get(), self._failure, time.monotonic()
+        if is_hurried and failure is not None and started < failure[0] + REST:
             message = f"{failure[1]} (trying again in a few seconds)"
             raise EngineUnreachableError(message) from failure[1]
-        longest = tenacity.stop_before_delay(PATIENCE) if is_hurried else tenacity.stop_never
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(ATTEMPTS) | longest,
-            wait=_pause,
-            retry=tenacity.retry_if_exception(lambda error: _judge(error)[1]),
-            sleep=self._sleep,
-            before_sleep=_tell,
-            reraise=True,
-        )
-        seconds = self._seconds * (1 if is_hurried else WHOLE)
-        try:
-            answer: T = retrying(self._calls.call, partial(function, *args, **kwargs), seconds)
-        except (*_AWAY, *_UNREADABLE, ValueError) as error:
-            reason, is_away = _judge(error)
-            message = f"Qdrant at {self.address} failed: {reason}"
-            if not is_away:
-                raise EngineError(message) from error
-            self._failure = time.monotonic(), EngineUnreachableError(message)
-            raise self._failure[1] from error
-        self._failure = None
-        return answer
+        seconds, attempt = self._seconds * (1 if is_hurried else WHOLE), 0
+        while True:
+            attempt += 1
+            try:
+                answer = self._calls.call(partial(function, *args, **kwargs), seconds)
+            except (*_AWAY, *_UNREADABLE) as error:
+                reason, is_away = _judge(error)
+                message = f"Qdrant at {self.address} failed: {reason}"
+                if not is_away:
+                    raise EngineError(message) from error
+                pause = _pause(error, attempt)
+                is_late = is_hurried and time.monotonic() + pause > started + PATIENCE
+                if attempt == ATTEMPTS or is_late:
+                    self._failure = time.monotonic(), EngineUnreachableError(message)
+                    raise self._failure[1] from error
+                tell_retry("qdrant", attempt, error, pause)
+                self._sleep(pause)
+            else:
+                self._failure = None
+                return answer
 
 
 def _judge(error: BaseException) -> tuple[str, bool]:
@@ -132,22 +130,15 @@ def _judge(error: BaseException) -> tuple[str, bool]:
         return "the answer is not a Qdrant server's", False
     if isinstance(source, httpx.LocalProtocolError):
         return "the request cannot be sent: check address and key", False
-    if isinstance(error, ValueError):  # of the client in memory, such as for a removed collection
-        return "the client refuses the request", False
     return str(error) or type(error).__name__, isinstance(error, _AWAY)
 
 
-def _pause(state: tenacity.RetryCallState) -> float:
+def _pause(error: BaseException, attempt: int) -> float:
     """Return the seconds until the next attempt: the server's wish plus a random time."""
-    error = state.outcome and state.outcome.exception()
     headers = getattr(error, "headers", None) or {}
     asked = getattr(error, "retry_after_s", None) or read_retry_after(headers.get("Retry-After"))
-    return min(LONGEST_PAUSE, (asked or 0.0) + _random_pause(state))
-
-
-def _tell(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    tell_retry("qdrant", state.attempt_number, error, state.upcoming_sleep)
+    backoff = random.uniform(0, min(5.0, 0.2 * 2**attempt))  # noqa: S311  (no secret)
+    return min(LONGEST_PAUSE, (asked or 0.0) + backoff)
 
 
 def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
@@ -202,16 +193,11 @@ class QdrantServerEngine(PointEngine):
     """
 
     name = "qdrant"
+    sleep: Callable[[float], None] = staticmethod(time.sleep)
 
-    def __init__(
-        self,
-        setup: EngineSetup,
-        client: QdrantClient | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, setup: EngineSetup, client: QdrantClient | None = None) -> None:
         super().__init__(setup)
-        self._given, self._sleep = client, sleep
+        self._given = client
         self.collection = collection_name(setup.rag.qdrant.collection_prefix, setup.dataset)
         self._server: QdrantServer | None = None
 
@@ -219,10 +205,9 @@ class QdrantServerEngine(PointEngine):
     def server(self) -> QdrantServer:
         """The server; nothing is sent yet."""
         if self._server is None:
-            seconds = self._rag.qdrant.timeout_seconds
-            url, key = self._rag.qdrant_url or "", self._rag.qdrant_api_key
-            client = self._given or open_client(url, key, seconds)
-            self._server = QdrantServer(client, seconds=seconds, sleep=self._sleep)
+            seconds, key = self._rag.qdrant.timeout_seconds, self._rag.qdrant_api_key
+            client = self._given or open_client(self._rag.qdrant_url or "", key, seconds)
+            self._server = QdrantServer(client, seconds=seconds, sleep=self.sleep)
         return self._server
 
     def follow(self, stamp: Stamp) -> str | None:
@@ -264,9 +249,6 @@ class QdrantServerEngine(PointEngine):
 
     def _write(self, record: dict[str, Any]) -> None:
         self._call("update_collection", metadata={NOTE: record})
-
-    def _count(self) -> int:
-        return int(self._call("count", exact=True).count)
 
     def _ids(self) -> list[int]:
         found, following = list[int](), None

@@ -73,19 +73,19 @@ class QdrantEdgeEngine(PointEngine):
             record = dict(json.loads(self._record.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return {}
-        if self._shard is not None:
-            return record
-        self._check_room(0)
-        try:
-            with _translate_errors():
-                self._shard = edge.EdgeShard.load(str(self._shard_folder))
-            is_readable = len(self._find(np.full(self.dim, self.dim**-0.5), 1, None)) > 0
-        except EngineBlockedError:
-            raise
-        except EngineError as error:
-            _log.warning("filling the vector index of %r again: %s", self.dataset, error)
-            is_readable = False
-        return record if is_readable else {}
+        if self._shard is None:
+            self._check_room(0)
+            try:
+                with _translate_errors():
+                    self._shard = edge.EdgeShard.load(str(self._shard_folder))
+                if not self._find(np.full(self.dim, self.dim**-0.5), 1, None):
+                    return {}
+            except EngineBlockedError:
+                raise
+            except EngineError as error:
+                _log.warning("filling the vector index of %r again: %s", self.dataset, error)
+                return {}
+        return record
 
     def _create(self, record: dict[str, Any]) -> None:
         self._check_room(0)
@@ -121,9 +121,6 @@ class QdrantEdgeEngine(PointEngine):
                 handle.flush()
                 os.fsync(handle.fileno())
             draft.replace(self._record)
-
-    def _count(self) -> int:
-        return int(self._run("count", edge.CountRequest(exact=True)))
 
     def _ids(self) -> list[int]:
         found, following = list[int](), None

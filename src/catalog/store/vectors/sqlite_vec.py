@@ -75,9 +75,6 @@ class SqliteVecEngine(PointEngine):
     def _write(self, record: dict[str, Any]) -> None:
         self._run("delete from record; insert into record values (?)", (json.dumps(record),))
 
-    def _count(self) -> int:
-        return int(self._run("select count(*) from points")[0][0])
-
     def _ids(self) -> list[int]:
         return [number for (number,) in self._run("select rowid from points")]
 
@@ -103,7 +100,6 @@ class SqliteVecEngine(PointEngine):
         return [(number, (squared + 1 - distance**2) / 2) for number, distance in found]
 
     def close(self) -> None:
-        """Release the file."""
         super().close()
         with self._alone:
             if self._connection is not None:
