@@ -85,20 +85,20 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
     argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)
 
     def parse_args(ctx: Any, args: list[str]) -> list[str]:
+        given = next((one for one in args if one.startswith("-") and one != "-"), "")
         try:
             return parse(ctx, args)
         except Exception as error:
             if hasattr(error, "message"):
-                error.message = _explain(error, ctx, args)
+                error.message = _explain(error, ctx, given)
                 error.possibilities = ()  # type: ignore[attr-defined]
             raise
 
-    def _explain(error: Any, ctx: Any, args: list[str]) -> str:
+    def _explain(error: Any, ctx: Any, given: str) -> str:
         message, name = str(error.message), getattr(error, "option_name", "")
         has = {option for one in command.params for option in one.opts}
         near = get_close_matches(name, getattr(error, "possibilities", None) or (), 1, _LIKE)
         near = [_MEANT[name]] if _MEANT.get(name) in has else near
-        given = next((one for one in args if one.startswith("-") and one != "-"), "")
         is_dashed = name == given if name else " " in given and error.param is argument
         if near:
             return f"{message}; did you mean {near[0]}?"
