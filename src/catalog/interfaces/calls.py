@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, create_model
@@ -33,8 +34,6 @@ from catalog.library.get import DocumentLines, NamedPart, find_document, find_pa
 from catalog.library.names import WHOLE, role_scope
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
@@ -65,34 +64,31 @@ def to_json(result: Any) -> dict[str, Any]:
     return answer
 
 
-def run_search(engine: LocalEngine, params: SearchParams) -> SearchResults:
-    """Return the passages; see ``SearchServiceV2.search``."""
+def _search(engine: LocalEngine, params: SearchParams) -> SearchResults:
     return engine.service.run_logged(params)
 
 
-def run_ask(engine: LocalEngine, params: AskParams) -> Answer:
-    """Return the answer; see ``catalog.answers.answering``."""
+def _ask(engine: LocalEngine, params: AskParams) -> Answer:
     from catalog.answers.answering import answer_question
 
     return answer_question(engine.service, params)
 
 
-def run_generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
-    """Return the artifact; see ``catalog.answers.generating``."""
+def _generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
     from catalog.answers.generating import generate_artifact
 
     return generate_artifact(engine.service, params)
 
 
-def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
+def _get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
     library = engine.library
     dataset: DatasetNames | None
-    if params.dataset is None:
+    if params.dataset is not None:
+        dataset, seen = library.seen_datasets(params.role, params.dataset)
+    else:
         seen = role_scope(library.database, library.settings, params.role, library.datasets())
         dataset = tuple(sorted(seen.datasets())) or None
-    else:
-        dataset, seen = library.seen_datasets(params.role, params.dataset)
     document = find_document(
         library.database,
         params.reference,
@@ -104,7 +100,7 @@ def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     return document_dict(document, params.max_bytes or MAX_TEXT_BYTES)
 
 
-def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
+def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
     """Return the documents that the patterns name, in their order; large ones are only named.
 
     So are those from the first on that would make all texts together more than 10 MB. A pattern
@@ -118,34 +114,31 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     notes = [str(error) for error in missing[:_NAMED]]
     if len(missing) > _NAMED:
         notes.append(f"{len(missing) - _NAMED:,} more names match no document")
-    remaining = MAX_TEXT_BYTES
-    wanted = parts[: params.limit]
+
+    def skip(part: NamedPart, reason: str) -> None:
+        name = source_doc_id(part.dataset, part.path)
+        skipped.append({"source_doc_id": name, "path": part.path, "reason": reason})
+
+    remaining, wanted = MAX_TEXT_BYTES, parts[: params.limit]
+    full = f"a reply has at most {MAX_TEXT_BYTES:,} bytes of text"
     for at, part in enumerate(wanted):
         with database.read() as connection:
             document = part.read(connection)
-        size = _size(document)
-        if size > params.max_bytes:
-            reason = f"{size} bytes, more than max_bytes {params.max_bytes}: get its lines instead"
-            skipped.append(_skipped(part, reason))
-        elif size > remaining:
-            rest = wanted[at:]
-            full = f"a reply has at most {MAX_TEXT_BYTES:,} bytes of text"
-            reason = f"{full}: get this document separately"
-            skipped += [_skipped(other, reason) for other in rest]
-            notes.append(f"{full}: get the {len(rest)} documents left out by their paths")
-            break
-        else:
+        size, most = _size(document), params.max_bytes
+        if size > most:
+            skip(part, f"{size} bytes, more than max_bytes {most}: get its lines instead")
+        elif size <= remaining:
             documents.append(document_dict(document))
             remaining -= size
-    beyond = len(parts) - params.limit
-    if beyond > 0:
+        else:
+            for other in wanted[at:]:
+                skip(other, f"{full}: get this document separately")
+            notes.append(f"{full}: get the {len(wanted) - at} documents left out by their paths")
+            break
+    if len(parts) > params.limit:
+        beyond = len(parts) - params.limit
         notes.append(f"{beyond} more documents match, beyond limit {params.limit}")
     return {"documents": documents, "skipped": skipped, "notes": notes}
-
-
-def _skipped(part: NamedPart, reason: str) -> dict[str, str]:
-    name = source_doc_id(part.dataset, part.path)
-    return {"source_doc_id": name, "path": part.path, "reason": reason}
 
 
 def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:
@@ -153,86 +146,68 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
 
     ``max_bytes`` (of UTF-8) keeps whole lines, or the beginning of a first line that is larger.
     """
-    note = None
-    if max_bytes is not None and _size(document) > max_bytes:
-        document, note = _cut(replace(document, ending=""), max_bytes)
-    notes = [*document.notes] if note is None else [note, *document.notes]
-    return document.to_dict() | {"notes": notes}
+    if max_bytes is None or _size(document) <= max_bytes:
+        return document.to_dict() | {"notes": list(document.notes)}
+    cut, note = _cut(replace(document, ending=""), max_bytes)
+    return cut.to_dict() | {"notes": [*filter(None, [note]), *document.notes]}
 
 
-def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | None]:
-    """Return the lines that fit, and where to continue."""
-    if _size(document) <= max_bytes:
-        return document, None
-    count, remaining = 0, max_bytes
-    for line in document.lines:
-        remaining -= len(line.text.encode()) + 1
-        if remaining < 0:
-            break
-        count += 1
-    kept, unit = document.lines[: max(count, 1)], document.unit
-    if count == 0:
-        beginning = kept[0].text.encode()[:max_bytes].decode(errors="ignore")
-        kept = (kept[0]._replace(text=beginning),)
+def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str]:
+    """Return the lines that fit, and where to continue; "" if only the last line end did not."""
+    sizes = accumulate(len(line.text.encode()) + 1 for line in document.lines)
+    count = sum(size <= max_bytes + 1 for size in sizes)
+    kept, left, unit = document.lines[:count], document.lines[count:], document.unit
+    if not left:
+        return document, ""
+    if not kept:
+        beginning = left[0].text.encode()[:max_bytes].decode(errors="ignore")
+        kept = (left[0]._replace(text=beginning),)
     is_counted = any(line.least is not None for line in document.lines)
-    cut = replace(document, lines=kept, ending="", part=WHOLE if is_counted else document.part)
-    left = document.lines[len(kept) :]
-    if following := next(filter(None, (line.cells for line in left)), None):
+    cut = replace(document, lines=kept, part=WHOLE if is_counted else document.part)
+    if following := next((line.cells for line in document.lines[len(kept) :] if line.cells), None):
         name = f"{document.document.path} › {following}"
         return cut, f"cut at max_bytes {max_bytes}; the next row is {name}"
-    last, rest = cut.end, [line.number for line in document.lines[count:]]
+    last = cut.end
     if last is None:
         hint = ": ask for a shorter time" if unit == "time" else ""
         return cut, f"cut at max_bytes {max_bytes}{hint}"
-    if count > 0 and last not in rest:
-        return cut, (
-            f"cut after {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
-            f"continue with line_start {last + 1}"
-        )
-    if cut.start != last:
-        return cut, (
-            f"cut within {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
-            f"continue with line_start {last}"
-        )
+    is_split = count == 0 or last in [line.number for line in left]
+    if not is_split or cut.start != last:
+        where, at = ("within", last) if is_split else ("after", last + 1)
+        told = f"cut {where} {unit} {last} of {document.total}, at max_bytes {max_bytes}"
+        return cut, f"{told}; continue with line_start {at}"
     note = f"only the first {max_bytes} bytes of {unit} {last}, which is longer"
-    if document.total is not None and last < document.total:
-        note += f"; line_start {last + 1} continues after it"
-    return cut, note
+    is_last = document.total is None or last >= document.total
+    return cut, note if is_last else f"{note}; line_start {last + 1} continues after it"
 
 
 def _size(document: DocumentLines) -> int:
     return len(document.text.encode())
 
 
-def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
-    """Return the page of documents."""
+def _browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
     from catalog.library.browse import DocumentCatalog
 
     return DocumentCatalog(engine.library).query(**vars(params))
 
 
-def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
-    """Return the contents of the store now."""
+def _status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
     from catalog.library.health import describe_store
 
     return describe_store(engine.library, params.role)
 
 
-def _shape_of(kind: type[Any], name: str, about: str) -> type[BaseModel]:
-    """Return the model of the JSON that the fields of a dataclass make."""
-    hints = get_type_hints(kind)
-    shown: Any = {
-        one.name: (hints[one.name], ... if one.default is MISSING else one.default)
-        for one in fields(kind)
-    }
-    return create_model(name, __base__=Frozen, __doc__=about, **shown)
-
-
-SearchShape = _shape_of(
-    SearchResults,
+_HINTS = get_type_hints(SearchResults)
+_SHOWN: Any = {
+    one.name: (_HINTS[one.name], ... if one.default is MISSING else one.default)
+    for one in fields(SearchResults)
+}
+SearchShape: type[BaseModel] = create_model(
     "SearchShape",
-    "Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` explains "
-    "the numbers.",
+    __base__=Frozen,
+    __doc__="Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` "
+    "explains the numbers.",
+    **_SHOWN,
 )
 
 
@@ -298,13 +273,13 @@ class StatusShape(Frozen):
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        Verb("search", SearchParams, SearchShape, run_search),
-        Verb("ask", AskParams, AnswerShape, run_ask),
-        Verb("generate", GenerateParams, Artifact, run_generate),
-        Verb("get", GetParams, DocumentShape, run_get),
-        Verb("multi_get", MultiGetParams, DocumentsShape, run_multi_get),
-        Verb("browse", BrowseParams, CatalogPage, run_browse),
-        Verb("status", StatusParams, StatusShape, run_status),
+        Verb("search", SearchParams, SearchShape, _search),
+        Verb("ask", AskParams, AnswerShape, _ask),
+        Verb("generate", GenerateParams, Artifact, _generate),
+        Verb("get", GetParams, DocumentShape, _get),
+        Verb("multi_get", MultiGetParams, DocumentsShape, _multi_get),
+        Verb("browse", BrowseParams, CatalogPage, _browse),
+        Verb("status", StatusParams, StatusShape, _status),
     )
 }
 
@@ -318,18 +293,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release the engine's resources; safe to call twice."""
-        ...
-
-
-class AnsweringEngine(Engine, Protocol):
-    """An engine that can also stream an answer as events."""
-
-    def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
-        """Yield results, sentences and the whole answer."""
-        ...
-
-    def check_store(self) -> None:
-        """Raise an error where the store cannot be read."""
         ...
 
 
@@ -412,10 +375,5 @@ class LocalEngine:
     def __enter__(self) -> LocalEngine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
