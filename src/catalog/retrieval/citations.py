@@ -37,10 +37,8 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
     ``record 17 of corpus.jsonl``, the headings and ``paragraphs 12-15``, or the cells of a
     workbook: ``[source: Budget › Costs!A12:F30]``. What a mail quotes from another is marked by
-    ``quoted``. Time and first page are those of the best sentence, ``at``; everything else is the
-    whole passage's. A recording is cited by its time, anything else by its page first. A blank
-    title is replaced by the path; square brackets become round ones, so that the citation stays one
-    line with one closing bracket.
+    ``quoted``. Time and first page are those of the best sentence, ``at``. Square brackets become
+    round ones, so that the citation has one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
     place, parts = format_place(chunk, at), [name]
@@ -67,11 +65,9 @@ def format_headings(path: Sequence[str], others: Sequence[str]) -> str:
 
 
 def format_shown_place(passage: SearchResult | OtherPlace) -> str:
-    """Return ``notes/keys.md:120-131``: the path, and the lines of the snippet or the copy.
+    """Return ``notes/keys.md:120-131``: the path, and the place of the snippet or the copy.
 
-    For a recording this is ``talk.vtt 12:34-13:05``, the seconds. Other units are added or replace
-    the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``, ``budget.xlsx ›
-    Costs!A12:F30``.
+    Others are ``talk.vtt 12:34-13:05``, ``book.pdf pages 3-4``, ``budget.xlsx › Costs!A12:F30``.
     """
     where = passage.locator
     if isinstance(passage, SearchResult):

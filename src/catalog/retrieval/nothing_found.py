@@ -20,10 +20,8 @@ from catalog.retrieval.stages import StageLog
 from catalog.store.listing import allowed_documents, count_documents
 
 _WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
-_NARROWING = (
-    *("file_type", "name", "docs", "doc_ids", "filters", "after", "before"),
-    "similarity_threshold",
-)
+_LISTED = ("file_type", "name", "after", "before")
+_NARROWING = (*_LISTED, "docs", "doc_ids", "filters", "similarity_threshold")
 _NEAREST = 3  # documents to name if nothing was found
 
 
@@ -40,7 +38,7 @@ def explain_nothing(
         yield f"a passage must contain {quoted} exactly: without the quotes its words may be apart"
     if params.agent is not None and not request.restriction.is_whole_dataset:
         yield f"agent {params.agent} restricts the search: see 'catalog agents'"
-    narrowing = _given(params, ("file_type", "name", "after", "before"))
+    narrowing: dict[str, Any] = dict(_given(params, _LISTED))
     if narrowing:  # a note must not reveal documents that the caller's own conditions hide
         visible = request.visible
         conditions = [] if visible.filter is None else [visible.filter]
@@ -51,15 +49,15 @@ def explain_nothing(
         yield from browse.query(dataset=list(visible.datasets), limit=1, **narrowing).notes
 
 
-def _given(params: SearchParams, names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(params, name)) is not None}
+def _given(params: SearchParams, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name in names if (value := getattr(params, name)) is not None)
 
 
 def tell_searched(library: Library, params: SearchParams, request: SearchRequest) -> str:
     """Describe how, where and under which conditions the search ran."""
     with library.database.read() as connection:
         count = count_documents(connection, allowed_documents(request.restriction), sys.maxsize)
-    given = _given(params, _NARROWING).items()
+    given = _given(params, _NARROWING)
     conditions = [f"{name}={it}" if isinstance(it, str | float) else name for name, it in given]
     conditions += ["quotes"] if request.query.required else []
     where = " and ".join(map(repr, request.restriction.datasets))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,18 +42,9 @@ FRAME_CHARS = 600
 """Characters of one frame's line at most."""
 _SENTENCE_CHARS = 300  # of a sentence at most; of captions without full stops, of a caption
 _LINE_SECONDS = 15  # of a line at most, unless a single cue is longer
-_LEAST_CHARS = 20  # of a line that is cut
 _FRAME = "video_frame"
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
-_LABEL = re.compile(
-    r"(?:(?:visual|image|frame|scene|slide|detailed|short) )?"
-    r"(?:descriptions?|captions?|contents?|summary|analysis)|alt(?: text)?"
-    r"|ocr(?: text| output| results?)?"
-    r"|(?:(?:visible|on-?screen|extracted|recogni[sz]ed|transcribed|slide) )?text"
-    r"|text (?:in|on) (?:the )?(?:image|frame|screen|slide)",
-    re.IGNORECASE,
-)
 _IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^()]*+\)")
 
 
@@ -101,7 +91,7 @@ def add_evidence(
 
     Neighbours are passages that ``restriction`` allows, by default that of the passage's own
     search; without either there are none. The best sentence is that of a passage's snippet, else
-    the one with most of ``words``. Without timed passages the store is not read and the note is "".
+    the one with most of ``words``.
     """
     expanded, bundles = list(passages), 0
     timed = [place for place, passage in enumerate(passages) if is_timed(passage.chunk)]
@@ -133,10 +123,7 @@ def add_evidence(
 
 
 def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
-    """Return the union of windows as disjoint windows by time, with the numbers of their parts.
-
-    Windows that touch are joined.
-    """
+    """Return the union of windows as disjoint windows by time, with the numbers of their parts."""
     merged: list[tuple[TimeWindow, list[int]]] = []
     for number, window in sorted(enumerate(windows), key=lambda pair: pair[1].start):
         if merged and window.start <= merged[-1][0].end:
@@ -154,13 +141,12 @@ def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     for number, chunk in enumerate(chunks):
-        possible = (
-            group for group in groups if not any(_repeats(chunk, chunks[one]) for one in group)
-        )
-        if (group := next(possible, None)) is None:
-            groups.append([number])
+        for group in groups:
+            if not any(_repeats(chunk, chunks[one]) for one in group):
+                group.append(number)
+                break
         else:
-            group.append(number)
+            groups.append([number])
     return groups
 
 
@@ -181,19 +167,15 @@ def _evidence(
     words: str,
 ) -> Evidence:
     """Return the evidence of passages in one window, best first."""
-    first = passages[0].chunk
-    best: dict[str, tuple[int, int]] = {}
+    first, best = passages[0].chunk, dict[str, tuple[int, int]]()
     for passage in passages:
-        snippet = passage.snippet
-        if snippet is None and words:
-            snippet = find_snippet(passage.chunk, words, _SENTENCE_CHARS)
-        if snippet is not None:
-            best[passage.chunk.chunk_id] = snippet.best
+        if passage.snippet is not None:
+            best[passage.chunk.chunk_id] = passage.snippet.best
+        elif words:
+            best[passage.chunk.chunk_id] = find_snippet(passage.chunk, words, _SENTENCE_CHARS).best
     chunks = (passage.chunk for passage in passages)
     anchors = sorted(chunks, key=lambda chunk: (times_of(chunk).start, chunk.seq))
-    near: list[Chunk] = []
-    if restriction is not None:
-        near = load_chunks_between(connection, restriction, first, *window)
+    near = [*load_chunks_between(connection, restriction, first, *window)] if restriction else []
     others = drop_repeated(anchors, near)
     metadata = [chunk.metadata for chunk in (*anchors, *others)]
     addresses = (fields["source_url"] for fields in metadata if "source_url" in fields)
@@ -214,11 +196,9 @@ def _evidence(
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
-    """Return the neighbours without lines that the recording has twice.
+    """Return the neighbours without second transcripts and other revisions of the anchors.
 
-    Lines are repeated by a second transcript of the same seconds (another format or language) and
-    by another revision of an anchor's document. The transcript of an anchor is preferred, then the
-    one with the shortest path.
+    The transcript of an anchor is preferred, then the one with the shortest path.
     """
     revisions = {chunk.source_doc_id: chunk.docid for chunk in anchors}
     transcripts = [chunk for chunk in anchors if chunk.modality != _FRAME]
@@ -249,11 +229,8 @@ def build_evidence_lines(
 ) -> tuple[EvidenceLine, ...]:
     """Return the lines of the anchors and of other passages within the window, by time.
 
-    Consecutive cues are joined to lines of up to 15 seconds; a line ends where the speaker changes,
-    a frame comes, or the passage ends. ``best`` has the place of an anchor's best sentence by chunk
-    id; that sentence gets its own line. If frames of other passages show the same one after
-    another, the first stands for all of them, or an anchor if there is one. :func:`cut_lines`
-    limits the text to ``max_chars`` characters.
+    ``best`` has the place of an anchor's best sentence by chunk id; that sentence gets its own
+    line. :func:`cut_lines` limits the text to ``max_chars`` characters.
     """
     found, by_row = {chunk.chunk_id for chunk in anchors}, attrgetter("seq")
     rest = (one for one in others if one.chunk_id not in found)
@@ -316,8 +293,7 @@ def _moments(
         )
         for span in ((cue.start, low), (low, high), (high, cue.end)):
             text = _one_line(chunk.text[slice(*span)])
-            text = text if speaker is None else text.removeprefix(f"{speaker}:").lstrip()
-            if text:
+            if text := text.removeprefix(f"{speaker}:").lstrip():
                 yield said(text=text, is_best=span == (low, high))
 
 
@@ -370,54 +346,33 @@ def cut_lines(
 ) -> tuple[EvidenceLine, ...]:
     """Return the best sentences, and the nearest lines around them within ``max_chars`` characters.
 
-    Lines of the found passages (``anchors``, by chunk id) come before other lines. The last line
-    that has room is cut, with an ellipsis. Without a best sentence the lines of ``anchors`` are
-    kept whole.
+    Lines of the found passages (``anchors``, by chunk id) come before other lines. A line that has
+    no room ends its side. Without a best sentence the lines of ``anchors`` are kept whole.
     """
-    if sum(len(line.text) for line in lines) <= max_chars:
-        return tuple(lines)
-    kept = {number: line for number, line in enumerate(lines) if line.is_best}
-    if not kept:
-        kept = {number: line for number, line in enumerate(lines) if line.chunk_id in anchors}
-    middles, room = list(kept), max_chars - sum(len(line.text) for line in kept.values())
+    kept = {number for number, line in enumerate(lines) if line.is_best}
+    kept = kept or {number for number, line in enumerate(lines) if line.chunk_id in anchors}
+    middles, room = sorted(kept), max_chars - sum(len(lines[number].text) for number in kept)
 
-    def away(number: int) -> int:
-        """Return how many lines after the nearest kept one this is; negative if before."""
-        place = bisect_left(middles, number)
-        nearest = middles[max(0, place - 1) : place + 1]
-        return min((number - middle for middle in nearest), key=abs, default=number)
+    def rank(number: int) -> tuple[bool, int, float, int, bool]:
+        """Return the order in which lines are added, then the nearest kept line and the side."""
+        line = lines[number]
+        middle = min(middles, key=lambda one: abs(one - number), default=0)
+        start, end = lines[middle].time_start, lines[middle].time_end
+        seconds = max(line.time_start - end, start - line.time_end)
+        away = abs(number - middle)
+        return line.chunk_id not in anchors, away, seconds, middle, number < middle
 
-    def distance(number: int) -> tuple[bool, int, float]:
-        line, middle = lines[number], lines[number - away(number)]
-        seconds = max(line.time_start - middle.time_end, middle.time_start - line.time_end)
-        return line.chunk_id not in anchors, abs(away(number)), seconds
-
-    further = sorted((number for number in range(len(lines)) if number not in kept), key=distance)
-    sides = {number: (number - away(number), away(number) < 0) for number in further}
-    open_sides = set(sides.values())
-    for number in further:
-        line, side = lines[number], sides[number]
-        if side not in open_sides:
-            continue
-        if len(line.text) > room:  # the next line of this side would leave a hole
-            open_sides.remove(side)
-            text = _cut_text(line.text, room // 2 if open_sides else room, at_end=side[1])
-            if not text or line.chunk_id not in anchors:
-                continue
-            line = line.model_copy(update={"text": text})
-        kept[number], room = line, room - len(line.text)
-    return tuple(kept[number] for number in sorted(kept))
-
-
-def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
-    """Return the words at one end of a text within ``max_chars``; "" if these are too few."""
-    if max_chars < _LEAST_CHARS:
-        return ""
-    if at_end:
-        _, _, rest = text[len(text) - max_chars + 2 :].partition(" ")
-        return f"… {rest}" if rest else ""
-    rest, _, _ = text[: max_chars - 2].rpartition(" ")
-    return f"{rest} …" if rest else ""
+    full = set[tuple[int, bool]]()
+    for *_, middle, is_before, number in sorted(
+        (*rank(number), number) for number in range(len(lines)) if number not in kept
+    ):
+        size = len(lines[number].text)
+        if (middle, is_before) in full or size > room:
+            full.add((middle, is_before))  # a further line would leave a hole
+        else:
+            kept.add(number)
+            room -= size
+    return tuple(lines[number] for number in sorted(kept))
 
 
 def format_evidence(evidence: Evidence) -> str:
@@ -454,10 +409,19 @@ def short_frame_text(text: str) -> str:
 def frame_text(text: str) -> str:
     """Return a frame's description on one line, without its heading, fields below it, and pictures.
 
-    If the heading has more than the frame's time, such as a slide's title, the rest stays, unless
-    it is just a label (``### Description``). A frame with nothing else gives its heading.
+    If the heading has more than the frame's time, such as a slide's title, the rest stays. A frame
+    with nothing else gives its heading.
     """
-    from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line  # all readers
+    from catalog.ingest.readers.timed.frames import (  # all readers
+        is_frame_title,
+        is_time_line,
+        title_without_time,
+    )
+
+    def told(line: str) -> str:
+        if (mark := _HEADING.match(line)) is None:
+            return line
+        return title_without_time(line[mark.end() :].strip().rstrip("#").rstrip())
 
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     titles = [line.lstrip("# \t") for line in lines if _HEADING.match(line)]
@@ -469,15 +433,5 @@ def frame_text(text: str) -> str:
             end = lines.index("---", at + 1)
             if all(map(_FIELD.fullmatch, lines[at + 1 : end])):
                 del lines[at : end + 1]
-    shown = " ".join(_strip_heading(line) for line in lines if not is_time_line(line))
+    shown = " ".join(told(line) for line in lines if not is_time_line(line))
     return " ".join(_IMAGE.sub(" ", shown).split()) or heading
-
-
-def _strip_heading(line: str) -> str:
-    """Return a line unchanged, a heading without its marks and time, a label as ""."""
-    from catalog.ingest.readers.timed.frames import title_without_time
-
-    if (mark := _HEADING.match(line)) is None:
-        return line
-    title = line[mark.end() :].strip().rstrip("#").rstrip()
-    return "" if _LABEL.fullmatch(title.rstrip(":")) else title_without_time(title)

@@ -117,10 +117,9 @@ def judge_relevance(
 ) -> tuple[list[Passage], float]:
     """Set relevance and certainty of the passages of one search; return them and the confidence.
 
-    Passages keep their order, along which relevance never rises. A passage without a vector, or
-    found by a hypothetical answer, is judged by its words only. So are all passages if the first
-    ones are in a language that the model does not know. With quoted ``phrases``, passages are exact
-    if they contain these as written. Without passages the confidence is 0.
+    A passage without a vector, or found by a hypothetical answer, is judged by its words only. So
+    are all passages if the first ones are in a language that the model does not know. With quoted
+    ``phrases``, passages are exact if they contain these as written.
     """
     if not passages:
         return [], 0.0
@@ -189,10 +188,7 @@ def _never_rising(estimates: Sequence[float]) -> list[float]:
 
 
 def find_calibration(database: Database, embedding: str) -> Calibration:
-    """Return the calibration saved in the store for a model, else the packaged one.
-
-    If the model has neither, return the one for searches by words.
-    """
+    """Return the calibration saved for a model, else the packaged one, else that for words."""
     key = _KEY.format(embedding or "words")
     stored = database.note(key, "the calibration of relevance", _kept_calibration)
     found = stored or packaged_calibration(embedding)
@@ -205,10 +201,7 @@ def _kept_calibration(fit: dict[str, Any] | None = None, **_about: object) -> Ca
 
 @cache
 def packaged_calibration(embedding: str) -> Calibration | None:
-    """Return the package's calibration for a model's fingerprint, if there is one.
-
-    :data:`WORDS_ONLY` is the key for searches without a fitted model.
-    """
+    """Return the package's calibration for a model's fingerprint, or :data:`WORDS_ONLY`."""
     text = files("catalog.retrieval").joinpath("calibrations.json").read_text(encoding="utf-8")
     fits = {entry["embedding"]: entry["calibration"] for entry in json.loads(text)}
     return Calibration(**fits[embedding]) if embedding in fits else None
@@ -219,9 +212,5 @@ def save_calibration(database: Database, embedding: str, calibration: Calibratio
 
     Searches use it after the store is opened again.
     """
-    entry = {
-        "fit": None if calibration is None else asdict(calibration),
-        "about": "" if calibration is None else calibration.about,
-        "embedding": embedding,
-    }
+    entry = {"fit": None if calibration is None else asdict(calibration), "embedding": embedding}
     database.set_meta(_KEY.format(embedding or "words"), json.dumps(entry))

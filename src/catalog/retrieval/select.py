@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -33,18 +33,16 @@ LONG_DOCUMENT = 20  # passages for each that a document may give, if these are m
 def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     """Keep the first of the passages that say the same; the rest become its ``copies``.
 
-    Two passages say the same if their words are equal, in order. White space, signs around words,
-    bullets, emphasis and heading marks do not count. Case counts, and so does every number, name
-    and word: two versions of a contract are both kept. A passage without text equals no other. In a
-    video frame, the heading with its time does not count, so a slide that stays on the screen is
-    one text. What a mail quotes is a copy of the passage whose words it quotes, in any place.
+    Two passages say the same if their words are equal, in order and case, without signs around
+    them: two versions of a contract are both kept. A passage without text equals no other. Of a
+    video frame the heading does not count. What a mail quotes is a copy of the passage whose words
+    it quotes.
     """
     passages = _fold_quotes(passages)
     chunks = [passage.chunk for passage in passages]
     shown = [frame_text(one.text) if one.modality == "video_frame" else one.text for one in chunks]
     # Removing signs takes 1 µs a word, so only texts with the same letters and digits are compared.
-    openings = Counter(map(_opening, shown))
-    letters = [_letters_and_digits(it) if openings[_opening(it)] > 1 else "" for it in shown]
+    letters = list(map(_letters_and_digits, shown))
     alike = Counter(filter(None, letters))
     selected: list[Passage] = []
     first_with: dict[str, int] = {}
@@ -88,18 +86,12 @@ def _quoted_text(text: str) -> str:
 
 
 _QUOTE_MARKS = re.compile(r"([> ]*).*")
-_OPENING_WORDS = 8  # enough to distinguish most passages
 _LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
 _BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number
 _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`{1,2})(?=\S)([^*`\n]+)\1(?![\w*`])")
 _SAME_SIGNS = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
 _BEFORE_WORD, _AFTER_WORD, _AFTER_NUMBER = "\"'([{", "\"')]}.,;:", ".,;:"
 _RULE = "|:-=~^*_#+"  # characters of rules, underlines and tables
-
-
-def _opening(text: str) -> str:
-    found = islice(_LETTERS_OR_DIGITS.finditer(text), _OPENING_WORDS)
-    return " ".join([match[0] for match in found])
 
 
 def _letters_and_digits(text: str) -> str:
@@ -131,12 +123,9 @@ _LONGER_THAN = 2  # characters: shorter words are mostly articles and prepositio
 def select_by_keyword(passages: Sequence[Passage], query: str | None) -> list[Passage]:
     """Keep the best passage of each document, at the place of the document's first passage.
 
-    The best one has most occurrences of the query's terms: words of more than two characters,
-    case-folded, found as whole words. Ties, also at zero, go by rank in the original query's vector
-    leg, then by the given order. A query without such words leaves only the rule for ties; without
-    a query the first passage is kept.
-
-    This is qmd's rule to select a document's best chunk by keyword.
+    The best one has most occurrences of the query's words of more than two characters. Ties go by
+    rank in the query's vector leg, then by the given order; without a query the first is kept. This
+    is qmd's rule to select a document's best chunk by keyword.
     """
     terms = {word for word in _words(query or "") if len(word) > _LONGER_THAN}
 
@@ -221,10 +210,9 @@ def prefer_words(
     """Sort fused passages again by the words that they contain, best first.
 
     A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
-    contain them, and a higher one if they are written as in the query. Passages with ``loose``
-    phrases, which do not bind, gain by the share of them that they contain. ``scale`` is the weight
-    of the keyword list. If the model knows only the languages ``known``, a passage in letters of
-    neither these nor the query loses half of its score, because its vector is mostly noise.
+    contain them. Passages gain by the share of ``loose`` phrases that they contain. ``scale`` is
+    the weight of the keyword list. If the model knows only the languages ``known``, a passage in
+    letters of neither these nor the query loses half of its score: its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, MOST_KEYWORDS), language_of_letters(query)
     has_name, ordered = any(map(looks_like_name, keywords)), []
@@ -254,9 +242,7 @@ def prefer_words(
 def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
     """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
 
-    The age is that of the document at the timestamp ``now``, by the same date that ``after`` and
-    ``before`` compare. It is 0 for a document without a date or with a future one. Negative scores
-    stay.
+    The age at the timestamp ``now`` is 0 without a date. Negative scores stay.
     """
     aged = []
     for passage in passages:

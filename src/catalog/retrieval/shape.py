@@ -31,6 +31,7 @@ from catalog.store.document_names import original_of
 _OF_CHUNK = frozenset(Chunk.__slots__)
 _OF_RESULT = sorted(_OF_CHUNK & SearchResult.model_fields.keys() - {"locator", "sections"})
 _OF_SOURCE = ("leg", "engine", "query", "origin", "weight")
+_OF_CONTRIBUTION = ("rank", "raw_score", "contribution")
 _OF_PLACE = sorted(_OF_CHUNK & OtherPlace.model_fields.keys() - {"locator"})
 
 
@@ -86,8 +87,7 @@ def locate_part(
 ) -> tuple[ResultLocator, str, str | None]:
     """Return the place of ``result.text[start:end]``, its citation, and its link.
 
-    For a result from another process the place is that of the snippet, if the snippet has that
-    part, else the whole passage's.
+    A result from another process has only the places of its snippet and of the whole passage.
     """
     chunk = result._chunk
     if chunk is None:
@@ -102,15 +102,13 @@ def locate_part(
 def _explain(passage: Passage, fusion: str) -> Explanation:
     """Return the parts of the score; the contributions and the bonus sum up to ``fused``."""
     fused = passage.fused
-    contributions = []
-    for part in fused.contributions:
-        fields = {name: getattr(part.source, name) for name in _OF_SOURCE}
-        fields |= {
-            "rank": part.rank,
-            "raw_score": part.raw_score,
-            "contribution": part.contribution,
-        }
-        contributions.append(Contribution.model_validate(fields))
+    contributions = [
+        Contribution(
+            **{name: getattr(part.source, name) for name in _OF_SOURCE},
+            **{name: getattr(part, name) for name in _OF_CONTRIBUTION},
+        )
+        for part in fused.contributions
+    ]
     return Explanation(
         fusion=fusion,
         contributions=tuple(contributions),

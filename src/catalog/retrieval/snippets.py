@@ -28,10 +28,8 @@ class Snippet(NamedTuple):
     """A verbatim part of a passage.
 
     ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is the snippet's
-    place: lines, pages, cells or paragraphs, and the seconds of its cues (or the passage's if it
-    has no cues). ``moment`` is the second at which the best sentence begins and ``page`` the page,
-    ``None`` if nothing is timed or has pages. ``best`` is the place in the passage of that
-    sentence, or of the part of it that answers.
+    place. ``moment`` and ``page`` are those at which the best sentence begins, ``best`` is its
+    place in the passage, or that of the part of it that answers.
     """
 
     text: str
@@ -45,10 +43,8 @@ class Snippet(NamedTuple):
 def find_snippet(chunk: Chunk, query: str, max_chars: int, phrases: Sequence[str] = ()) -> Snippet:
     """Find the run of whole lines, at most ``max_chars`` long, around the best sentence.
 
-    The best sentence is the first of the ``phrases``, or it has most distinct words of the query
-    (by analysed tokens), then most of their parts, then most occurrences, then it is the first one.
-    A longer line is cut around it. A passage that fits is returned whole, without blank lines
-    around it.
+    The best sentence is the first of the ``phrases``, or it has most distinct words of the query,
+    then most of their parts, then most occurrences. A longer line is cut around it.
     """
     text = chunk.text
     words = query_words(query, language_of_words(text))
@@ -200,10 +196,9 @@ def _page_at(chunk: Chunk, offset: int) -> int | None:
 def _find_moment(
     chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]
 ) -> tuple[float | None, tuple[int, int]]:
-    """Return when and where the best sentence begins, or the part of it that answers.
+    """Return when and where the best sentence begins, or a late cue with most of the query.
 
-    Captions without punctuation are one long sentence. If the cue with most distinct words of the
-    query comes more than ten seconds after the beginning, that cue is the moment.
+    Captions without punctuation are one long sentence.
     """
     cues = _cues_within(chunk, *best)
     if not cues:

@@ -16,7 +16,7 @@ def judged(*raws):
 
 
 def numbers(parts):
-    return [(pytest.approx(one.fused), pytest.approx(one.reranked)) for one in parts]
+    return [(pytest.approx(fused), pytest.approx(reranked)) for fused, reranked in parts]
 
 
 def test_position_weighs_by_rank_band():

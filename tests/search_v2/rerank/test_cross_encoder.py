@@ -128,11 +128,6 @@ def write_model(folder, weights):
     (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
 
 
-def test_weights_of_full_precision_get_batches(tmp_path):
-    write_model(tmp_path, b"full precision")
-    assert FastEmbedReranker(str(tmp_path)).batch_size > 1
-
-
 def test_the_fingerprint_covers_weights_kept_beside_the_graph(tmp_path):
     write_model(tmp_path, b"graph")
     seen = {FastEmbedReranker(str(tmp_path)).fingerprint}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -85,22 +84,15 @@ class _CrossEncoder(ABC):
 
 
 class FastEmbedReranker(_CrossEncoder):
-    """An ONNX model from a folder, an installed package or the hub cache.
-
-    If the scores of its weights depend on the batch, it gets one pair at a time.
-    """
+    """An ONNX model from a folder, an installed package or the hub cache."""
 
     _provider = "fastembed"
 
     @cached_property
     def batch_size(self) -> int:
-        """Return 1 for weights quantised at run time, whose scores depend on the batch."""
-        if known := self._files.known:
-            return _BATCH if known.batch_invariant else 1
-        with self._files.weights_file.open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        with data:
-            return 1 if data.find(b"DynamicQuantize") >= 0 else _BATCH
+        """Return 1 unless the weights are known to score each pair alike in any batch."""
+        known = self._files.known
+        return _BATCH if known and known.batch_invariant else 1
 
     def _predict(self, model: OnnxModel, pairs: list[tuple[str, str]]) -> list[float]:
         return list(model.score(pairs, batch_size=self.batch_size))

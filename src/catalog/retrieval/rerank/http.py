@@ -16,10 +16,8 @@ class HttpReranker:
 
     Accepted replies are ``{"results": [{"index", "relevance_score"}]}``, with ``data`` instead of
     ``results`` (Voyage), ``score`` instead of ``relevance_score``, or the bare list
-    (text-embeddings-inference). Raw scores are the server's numbers. Relevance is the same number
-    until one outside 0..1 is seen. From then on, the server's numbers are taken for logits, and
-    relevance is their sigmoid. ``timeout_seconds`` limits a whole request. Four characters count as
-    a token, and ``max_tokens`` of query and passage are sent.
+    (text-embeddings-inference). Once a number outside 0..1 is seen, the server's numbers are taken
+    for logits. ``timeout_seconds`` limits a whole request. Four characters count as a token.
     """
 
     batch_size = 100

@@ -111,10 +111,9 @@ class LLMReranker:
 def parse_answer(answer: str, count: int) -> dict[int, float]:
     """Read the relevance (0..10) of documents, by number (1..``count``), from an LLM's reply.
 
-    ``Doc: 2, Relevance: 7`` may be in any case, with bullets, bold marks or prose around it;
-    ``7/10`` works, too. If no bare value is above 1 and one has a decimal point, the scale ends at
-    1: ``0.8`` counts as 8. Unknown numbers and all but the first grade of a document are ignored.
-    Raises :class:`RerankError` if nothing usable is left, or for a value off the scale.
+    ``Doc: 2, Relevance: 7`` may have prose around it; ``7/10`` works, too. If no bare value is
+    above 1 and one has a decimal point, the scale ends at 1: ``0.8`` counts as 8. Raises
+    :class:`RerankError` if nothing usable is left, or for a value off the scale.
     """
     matches = list(_JUDGEMENT.finditer(_THOUGHT.sub("", answer)))
     bare = [match["value"] for match in matches if match["whole"] is None]

@@ -43,8 +43,7 @@ class Reranker(Protocol):
     """A model that reads query and passage together. It is cheap to make and loads at first use.
 
     Several threads may use one reranker at once. A failure is a
-    :class:`~catalog.core.errors.RerankError`; a model that is not available at all is a
-    :class:`~catalog.core.errors.ConfigError` or ``ModelUnavailableError``.
+    :class:`~catalog.core.errors.RerankError`.
     """
 
     @property
@@ -74,10 +73,9 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankOptions:
-    """How many passages are scored, and how their scores are blended.
+    """How many passages are scored, and how their scores are blended: see :func:`blend`.
 
-    ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit) runs out; the rest
-    follow in their order. ``top_n`` keeps this many (0: all). :func:`blend` has the formulas.
+    Fewer are scored if ``budget_ms`` (0: no limit) runs out. ``top_n`` keeps this many (0: all).
     """
 
     candidates: int = 3
@@ -102,11 +100,8 @@ class RerankScore(NamedTuple):
     relevance: float
 
 
-class BlendedScore(NamedTuple):
-    """The two summands of a passage's score."""
-
-    fused: float
-    reranked: float
+BlendedScore = tuple[float, float]
+"""The two summands of a passage's score: fused, and reranked."""
 
 
 def rerank_passages(
@@ -227,19 +222,17 @@ def blend(
     Minimum and maximum are those of the scored passages; a list of equal scores maps to 1. A
     passage that was not scored has 0 for ``reranked``.
     """
-    own = [0.0] * len(fused)
-    theirs = [score.relevance for score in reranked]
+    own, theirs = [0.0] * len(fused), [score.relevance for score in reranked]
     if name == "linear":
         own = [(1 - weight) * part for part in _minmax(fused, len(reranked))]
-        raw = [score.raw for score in reranked]
-        theirs = [weight * part for part in _minmax(raw, len(reranked))]
+        theirs = [weight * part for part in _minmax([one.raw for one in reranked], len(reranked))]
     elif name == "position":
         ranks = range(1, len(fused) + 1)
         shares = [next(share for last, share in _BANDS if rank <= last) for rank in ranks]
         own = [share / rank for rank, share in zip(ranks, shares, strict=True)]
         theirs = [(1 - share) * said for share, said in zip(shares, theirs, strict=False)]
     theirs += [0.0] * (len(fused) - len(reranked))
-    return list(map(BlendedScore, own, theirs))
+    return list(zip(own, theirs, strict=True))
 
 
 def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
@@ -249,11 +242,9 @@ def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
 
 def _minmax(scores: Sequence[float], scored: int) -> list[float]:
     """Scale scores by the range of the first ``scored``; worse ones are below 0."""
-    if scored == 0:
-        return [0.0] * len(scores)
-    low, high = min(scores[:scored]), max(scores[:scored])
+    low, high = min(scores[:scored], default=0.0), max(scores[:scored], default=0.0)
     if high == low:
-        return [1.0 + min(0.0, score - low) for score in scores]
+        return [1.0 + min(0.0, score - low) if scored else 0.0 for score in scores]
     return [(score - low) / (high - low) for score in scores]
 
 
@@ -278,8 +269,7 @@ def fit_pair(
 ) -> tuple[str, bool]:
     """Return ``head`` and the best run of ``passage`` that fit with the query, and if it is cut.
 
-    The query counts as :func:`cut_query` cuts it. The head gets at most a quarter of
-    ``max_tokens``; the rest of it is dropped.
+    The head gets at most a quarter of ``max_tokens``.
     """
     query_tokens = len(counter.spans(cut_query(query, counter, max_tokens)))
     room = max(1, max_tokens - SPECIAL_TOKENS - query_tokens)
@@ -311,10 +301,8 @@ def best_window(
     """Return the run of ``max_tokens`` tokens with most distinct query words, and if it is cut.
 
     The head of a long passage would miss every answer at its end. ``spans`` has the shape
-    ``(n, 2)``: character offsets of the text's tokens, ascending. Query words are those of the
-    keyword index: stemmed, without stop words. The earliest of equally good runs has the words in
-    its middle, and begins a sentence, a line or a word where one begins near. Without any query
-    word the result is the head.
+    ``(n, 2)``: character offsets of the text's tokens, ascending. The earliest of equally good runs
+    has the words in its middle, and begins a sentence, a line or a word where one begins near.
     """
     latest = len(spans) - max_tokens
     if latest <= 0:
@@ -345,11 +333,7 @@ def best_window(
 def _best_starts(
     text: str, query: str, size: int, starts: Sequence[int], ends: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the first and last token at which a run with most query words may start.
-
-    Runs that extend beyond the text count, too. So the middle has the words in the middle of the
-    run, even near the ends of the text.
-    """
+    """Return the first and last token, maybe beyond the text, at which a best run may start."""
     words = query_words(query, language_of_words(text))
     held = [
         (bisect_right(ends, match.start), bisect_left(starts, match.end) - 1, match.tokens)
