@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -26,9 +25,9 @@ from catalog.interfaces.cli.output import TerminalProgress, complain, print_json
 
 if TYPE_CHECKING:
     from catalog.core.params import AskParams
-    from catalog.evaluation.golden import GoldenSet
+    from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.evaluation.metrics import RunScores
-    from catalog.evaluation.runs import Allowed, BackendRun
+    from catalog.evaluation.runs import BackendRun
     from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
 
@@ -211,22 +210,16 @@ def compare(
     require_folder_of(report)
     queries = read_golden(golden)
     with open_library(context) as library:
-        name = library.chosen_dataset(dataset)
-        pair = run_specs(library, queries, name, [baseline, candidate], top_k, repeats)
-        documents = _documents(library, name)
-        for run in pair:
-            require_known_names(run, queries, documents)
+        job = _Job(library, library.chosen_dataset(dataset), queries, top_k, repeats, runs)
+        before, after = job.ask([baseline, candidate])
+        for run in (before, after):
+            require_known_names(run, queries, job.documents())
+        warnings = find_label_warnings(queries, library.database, job.dataset)
         comparison = compare_runs(
-            pair[0],
-            pair[1],
-            queries,
-            allowed_documents(library, name),
-            metrics=metrics,
-            warnings=find_label_warnings(queries, library.database, name),
+            before, after, queries, job.allowed, metrics=metrics, warnings=warnings
         )
-        all_scores = comparison.baseline_scores, comparison.candidate_scores
-        for run, scores in zip(pair, all_scores, strict=True):
-            record_run_and_file(library, run, scores, queries, runs)
+        job.record(before, comparison.baseline_scores)
+        job.record(after, comparison.candidate_scores)
     if not json:
         say(*comparison_lines(comparison))
     results = [gate.decide(comparison) for gate in gates]
@@ -281,6 +274,8 @@ def evaluate(
         catalog eval --golden notes.jsonl --each-stage
     """
     from catalog.evaluation.golden import find_label_warnings
+    from catalog.evaluation.golden_files import read_beir, read_golden
+    from catalog.evaluation.metrics import score_run
     from catalog.evaluation.summary import table_dict, table_lines
 
     if context.invoked_subcommand is not None:
@@ -290,15 +285,26 @@ def evaluate(
     if each_stage and (mode or backend):
         raise typer.BadParameter("it names the searches itself", param_hint="--each-stage")
     specs = _specs(mode, backend)
-    queries = read_queries(golden, beir, split)
-    with open_dataset(context, beir, dataset) as (library, name):
+    if (golden is None) == (beir is None):
+        raise typer.BadParameter("give either --golden or --beir")
+    queries = read_golden(golden) if golden is not None else read_beir(cast(Path, beir), split)
+    with open_library(context, make_store=beir is not None) as library:
+        if beir is None:
+            name = library.chosen_dataset(dataset)
+        else:
+            _index_collection(library, beir, name := dataset or beir.resolve().name)
         specs = _stage_specs(library) if each_stage else specs
-        records = measure_specs(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
+        job = _Job(library, name, queries, top_k, repeats, runs)
+        records = job.earlier(specs) if reuse else {}
+        missing = [spec for spec in specs if spec not in records]
+        for spec, run in zip(missing, job.ask(missing) if missing else (), strict=True):
+            records[spec] = job.record(run, score_run(run, queries, job.allowed))
         warnings = find_label_warnings(queries, library.database, name)
+    found = [records[spec] for spec in specs]
     if json:
-        print_json(table_dict(records, warnings))
+        print_json(table_dict(found, warnings))
     else:
-        say(*table_lines(records, warnings))
+        say(*table_lines(found, warnings))
 
 
 eval_app.callback()(evaluate)
@@ -340,35 +346,6 @@ def _stage_specs(library: Library) -> list[str]:
     return ["lexical", "vector", *changed, "v2"]
 
 
-def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:
-    """Return the labelled queries of a file or of a BEIR collection."""
-    from catalog.evaluation.golden_files import read_beir, read_golden
-
-    if (golden is None) == (beir is None):
-        raise typer.BadParameter("give either --golden or --beir")
-    return read_golden(golden) if golden is not None else read_beir(cast(Path, beir), split)
-
-
-@contextmanager
-def open_dataset(
-    context: typer.Context,
-    beir: Path | None,
-    dataset: str | None,
-) -> Iterator[tuple[Library, str]]:
-    """Open the store to query, and yield it with the name of the dataset.
-
-    A BEIR collection is indexed if needed, in a store that is made if missing, under its folder's
-    name if no dataset is given.
-    """
-    with open_library(context, make_store=beir is not None) as library:
-        if beir is None:
-            yield library, library.chosen_dataset(dataset)
-            return
-        name = dataset or beir.resolve().name
-        _index_collection(library, beir, name)
-        yield library, name
-
-
 def _index_collection(library: Library, folder: Path, dataset: str) -> None:
     from catalog.core.errors import InputError
     from catalog.evaluation.golden_files import CORPUS
@@ -390,110 +367,84 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
         complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
 
 
-def run_specs(
-    library: Library,
-    queries: GoldenSet,
-    dataset: str,
-    specs: list[str],
-    top_k: int,
-    repeats: int,
-) -> list[BackendRun]:
-    """Put every query to the backends of these specs; return their runs, in order."""
-    from catalog.core.errors import StoreBusyError
-    from catalog.evaluation.backends import Backends
-    from catalog.evaluation.run_records import corpus_digest
-    from catalog.evaluation.runs import run_backends
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Queries to ask of a dataset, how deep, and how often again; ``folder`` is for TREC files."""
 
-    library.require_dataset(dataset)
-    corpus = corpus_digest(library.database, dataset)
-    with (
-        Backends(library, dataset, tell=complain) as backends,
-        redirect_stdout(sys.stderr),  # output of a search is not our answer
-        TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
-    ):
-        runs = run_backends(
-            [backends.load(spec) for spec in specs],
-            queries,
-            dataset=dataset,
-            top_k=top_k,
-            repeats=repeats,
-            progress=progress,
-            allowed=allowed_documents(library, dataset),
-            documents=_documents(library, dataset),
-        )
-    if corpus_digest(library.database, dataset) != corpus:
-        raise StoreBusyError(
-            f"{dataset!r} changed during the measurement: measure again after updates"
-        )
-    return runs
+    library: Library
+    dataset: str
+    queries: GoldenSet
+    top_k: int
+    repeats: int
+    folder: Path | None
 
+    def documents(self) -> list[str]:
+        """Return the names of the dataset's documents."""
+        from catalog.store.chunks import list_paths
 
-def _documents(library: Library, dataset: str) -> list[str]:
-    from catalog.store.chunks import list_paths
+        with self.library.database.read() as connection:
+            return list_paths(connection, self.dataset)
 
-    with library.database.read() as connection:
-        return list_paths(connection, dataset)
+    def allowed(self, query: GoldenQuery) -> frozenset[str] | None:
+        """Return the documents that a query's filters allow, ``None`` for all."""
+        from catalog.evaluation.golden import find_allowed_documents
 
+        return find_allowed_documents(self.library.database, self.dataset, query)
 
-def measure_specs(
-    library: Library,
-    queries: GoldenSet,
-    dataset: str,
-    specs: list[str],
-    top_k: int,
-    repeats: int,
-    folder: Path | None,
-    *,
-    reuse: bool,
-) -> list[EvalRun]:
-    """Return a record for each spec, in order: a reused one, or that of a new run."""
-    from catalog.evaluation.metrics import score_run
+    def ask(self, specs: list[str]) -> list[BackendRun]:
+        """Put every query to the backends of these specs; return their runs, in order."""
+        from catalog.core.errors import StoreBusyError
+        from catalog.evaluation.backends import Backends
+        from catalog.evaluation.run_records import corpus_digest
+        from catalog.evaluation.runs import run_backends
 
-    records: dict[str, EvalRun] = {}
-    if reuse:
-        records = _earlier_runs(library, queries, dataset, specs, top_k)
-    missing = [spec for spec in specs if spec not in records]
-    runs = run_specs(library, queries, dataset, missing, top_k, repeats) if missing else []
-    for spec, run in zip(missing, runs, strict=True):
-        scores = score_run(run, queries, allowed_documents(library, dataset))
-        records[spec] = record_run_and_file(library, run, scores, queries, folder)
-    return [records[spec] for spec in specs]
+        database, dataset = self.library.database, self.dataset
+        self.library.require_dataset(dataset)
+        corpus = corpus_digest(database, dataset)
+        with (
+            Backends(self.library, dataset, tell=complain) as backends,
+            redirect_stdout(sys.stderr),  # output of a search is not our answer
+            TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
+        ):
+            runs = run_backends(
+                [backends.load(spec) for spec in specs],
+                self.queries,
+                dataset=dataset,
+                top_k=self.top_k,
+                repeats=self.repeats,
+                progress=progress,
+                allowed=self.allowed,
+                documents=self.documents(),
+            )
+        if corpus_digest(database, dataset) != corpus:
+            raise StoreBusyError(
+                f"{dataset!r} changed during the measurement: measure again after updates"
+            )
+        return runs
 
+    def earlier(self, specs: list[str]) -> dict[str, EvalRun]:
+        """Return the recorded runs of specs under which nothing has changed since."""
+        from catalog.evaluation.backends import Backends
+        from catalog.evaluation.run_records import find_recorded_run
 
-def _earlier_runs(
-    library: Library, queries: GoldenSet, dataset: str, specs: list[str], top_k: int
-) -> dict[str, EvalRun]:
-    from catalog.evaluation.backends import Backends
-    from catalog.evaluation.run_records import find_recorded_run
+        records, database = {}, self.library.database
+        with Backends(self.library, self.dataset) as backends:
+            for spec in specs:
+                identity = backends.load(spec).identity
+                if "pipeline" not in identity:  # another's search may change unseen
+                    continue
+                of = self.queries, self.dataset, self.top_k
+                if (record := find_recorded_run(database, identity, *of)) is not None:
+                    complain(f"{spec}: reusing run {record.id}")
+                    records[spec] = record
+        return records
 
-    records = {}
-    with Backends(library, dataset) as backends:
-        for spec in specs:
-            identity = backends.load(spec).identity
-            if "pipeline" not in identity:  # another's search may change unseen
-                continue
-            record = find_recorded_run(library.database, identity, queries, dataset, top_k)
-            if record is not None:
-                complain(f"{spec}: reusing run {record.id}")
-                records[spec] = record
-    return records
+    def record(self, run: BackendRun, scores: RunScores) -> EvalRun:
+        """Record a run in the store, and write its TREC file if there is a folder for it."""
+        from catalog.evaluation.backends import write_run
+        from catalog.evaluation.run_records import record_run
 
-
-def record_run_and_file(
-    library: Library, run: BackendRun, scores: RunScores, queries: GoldenSet, folder: Path | None
-) -> EvalRun:
-    """Record a run in the store, and write its TREC file if there is a folder for it."""
-    from catalog.evaluation.backends import write_run
-    from catalog.evaluation.run_records import record_run
-
-    record = record_run(library.database, run, scores, queries, now=time.time())
-    if folder is not None:
-        write_run(folder, record.backend, record.lists)
-    return record
-
-
-def allowed_documents(library: Library, dataset: str) -> Allowed:
-    """Return the function that finds the documents a query's filters allow."""
-    from catalog.evaluation.golden import find_allowed_documents
-
-    return partial(find_allowed_documents, library.database, dataset)
+        record = record_run(self.library.database, run, scores, self.queries, now=time.time())
+        if self.folder is not None:
+            write_run(self.folder, record.backend, record.lists)
+        return record
