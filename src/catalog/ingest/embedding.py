@@ -17,12 +17,6 @@ from catalog.embedding.encoder import EmbeddingResult, EmbeddingUsage
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups, next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
-from catalog.store.embedding_cache import (
-    find_waiting_for,
-    forget_waiting,
-    list_waiting,
-    settle_waiting,
-)
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
@@ -64,15 +58,15 @@ def embed_waiting(
     machines. The caller holds the dataset's lock. The next run tries again what failed.
     """
     with database.write() as connection:  # a vector may have been lost without a note
-        if not (waiting := list_waiting(connection, dataset, since)):
-            forget_waiting(connection, dataset)
+        if not (waiting := embedding_cache.list_waiting(connection, dataset, since)):
+            embedding_cache.forget_waiting(connection, dataset)
             return EmbeddingReport()
     run = _EmbeddingRun(database, dataset, pipeline, [one for one in waiting if one.keys])
     try:
         run.embed(progress or Silent(), pause or (lambda: False), spread)
     finally:
         with database.write() as connection:
-            settle_waiting(connection, dataset)
+            embedding_cache.settle_waiting(connection, dataset)
     return run.report()
 
 
@@ -178,7 +172,9 @@ class _EmbeddingRun:
         chunks: list[str] = []
         if self._failed_keys:
             with self._database.read() as connection:
-                chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
+                chunks = embedding_cache.find_waiting_for(
+                    connection, self._dataset, self._failed_keys
+                )
         notes = tuple(self._notes)
         return EmbeddingReport(self._computed, tuple(failed), tuple(chunks), self._usage, notes)
 
