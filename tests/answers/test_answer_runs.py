@@ -114,10 +114,10 @@ def test_a_stopped_run_goes_on_where_it_was(measure):
     with pytest.raises(KeyboardInterrupt):
         measure(RIGHT, queries=three, progress=StopAtTwo())
     run, service = measure(RIGHT, queries=three)
-    assert len(service.library.optional_llm.prompts) == 1
+    assert len(service.library.llm_of(None).prompts) == 1
     assert len(run.answers) == 3
     again, service = measure(RIGHT, queries=three)
-    assert len(service.library.optional_llm.prompts) == 3
+    assert len(service.library.llm_of(None).prompts) == 3
     assert again.key == run.key
 
 

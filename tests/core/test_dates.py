@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,7 +10,6 @@ from catalog.core.dates import (
     date_in_name,
     display_date,
     parse_date,
-    timestamp_to_date,
     to_timestamp,
 )
 
@@ -82,7 +81,6 @@ def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():
     assert to_timestamp(1970) == to_timestamp(1970.0) == to_timestamp("1970") == 0
     assert to_timestamp(19700103.0) == 2 * 86_400
     assert to_timestamp(1970.5) is to_timestamp(float("inf")) is to_timestamp(None) is None
-    assert timestamp_to_date(2 * 86_400 - 1) == date(1970, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def caused(code):
 
 
 def test_a_sound_store_needs_nothing(library):
-    assert [(check.ok, check.fix) for check in diagnose(library)] == [(True, "")] * 13
+    assert [(check.ok, check.fix) for check in diagnose(library)] == [(True, "")] * 12
 
 
 def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeypatch):

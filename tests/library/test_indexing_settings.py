@@ -124,7 +124,7 @@ def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     report = Indexer(second).update("docs", apply_settings=True)
     assert report.updated == 3
     assert cut(second) != before
-    assert "now has the settings no preset (chunk_size 60" in report.notes[0]
+    assert report.notes == ()
     report = Indexer(second).update("docs")
     assert (report.updated, report.notes) == (0, ())
     assert "3 of 3" in Indexer(first).update("docs").notes[0]
@@ -215,7 +215,7 @@ def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, fol
     forget_note(first)
     before, second = cut(first), opened(chunk_size=60)
     for run in (Indexer(second).update, Indexer(second).preview):
-        with pytest.raises(ConfigError, match=r"is missing.*3 documents"):
+        with pytest.raises(ConfigError, match="is missing"):
             run("docs")
     with pytest.raises(ConfigError):
         Indexer(second).rebuild(keep_settings=True)

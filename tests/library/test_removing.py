@@ -212,7 +212,7 @@ def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatc
             assert [note.startswith("the part on a server stays: ") for note in notes] == [True]
             server.faults.clear()
             wrong = {check.name: check for check in diagnose(library) if not check.ok}
-            assert "are left: notes" in wrong["removals"].detail
+            assert "are left (1): notes" in wrong["removals"].detail
             assert Indexer(library).remove("notes").notes == ()
             there = [one.name for one in server.client.get_collections().collections]
             assert there == []

@@ -30,7 +30,6 @@ from catalog.core.text import all_storable, clean, strip_userinfo
 from catalog.interfaces.plain_text import complaint, one_line
 from catalog.interfaces.server.security import parse_address, split_host_port
 from catalog.interfaces.tools import TOOLS, failed, unknown_tool
-from catalog.library.browse import BrowseParams, read_browse_request
 from catalog.library.names import readings, without_seconds
 
 PARSERS = {
@@ -50,9 +49,6 @@ PARSERS = {
     "citation": lambda text: [*readings(f"[source: {text}, page 1 of {text}]")],
     "address of a link": lambda text: without_seconds(f"http://x/?{text}"),
     "link": lambda text: [*readings(f"http://x/?{text}")],
-    "browse": lambda text: read_browse_request(
-        BrowseParams(text, name=text, tags=[text], after=text), max_query_chars=2000
-    ),
     "search arguments": lambda text: read_params(SearchParams, {"query": 1, text: 1}, "search"),
     "get arguments": lambda text: read_params(GetParams, {"reference": 1, "dataset": text}, "get"),
     "many names": lambda text: read_params(MultiGetParams, {"patterns": [*text]}, "multi_get"),

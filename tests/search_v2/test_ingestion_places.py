@@ -231,7 +231,7 @@ def test_what_only_nodes_show_is_no_field_to_filter_by(service):
     assert "llama_index" not in str(refused.value)
     with service.library.database.read() as connection:
         document = find_by_path(connection, "notes", " cows ")
-        part = cut_part(document, DocumentPlaces.read(connection, document), WHOLE)
+        part = cut_part(document, DocumentPlaces.read(connection, document.source_doc_id), WHOLE)
     assert part.to_dict()["metadata"] == {"geo.lat": 1.5, "doc_id": " cows "}
 
 

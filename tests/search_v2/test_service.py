@@ -572,13 +572,6 @@ def test_a_bound_that_is_no_date_is_refused_with_one_that_is(dated, bound, text)
         dated.search("keys", dataset="dated", **{bound: text})
 
 
-def test_where_no_document_is_of_these_dates_a_note_tells_which_there_are(dated):
-    answer = dated.search("keys", dataset="dated", after="2030")
-    assert answer.notes == ("dates are from 1971-01-01 to 2024-03-05",)
-    scoped = dated.search("keys", dataset="dated", after="2030", doc_ids=["old.md"])
-    assert scoped.notes == ("dates are from 2022-05-09 to 2022-05-09",)
-
-
 def test_a_hit_has_type_tags_and_dates_of_its_document(dated):
     hits = {hit.path: hit for hit in dated.search("rotate keys", dataset="dated")}
     told = {

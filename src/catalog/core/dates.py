@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from calendar import isleap, month_name, monthrange
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from catalog.core.errors import InputError
 
@@ -115,11 +115,6 @@ def to_timestamp(value: str | float | None) -> float | None:
 def seconds_since_epoch(moment: datetime) -> float:
     """Return the timestamp of a moment of a known time zone."""
     return (moment - _EPOCH).total_seconds()
-
-
-def timestamp_to_date(timestamp: float) -> date:
-    """Return the day (UTC) of a timestamp."""
-    return (_EPOCH + timedelta(seconds=timestamp)).date()
 
 
 def format_timestamp(timestamp: float) -> str:

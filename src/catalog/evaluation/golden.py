@@ -336,7 +336,7 @@ def _span_problems(connection: Connection, document: StoredDocument, span: Span)
     if span.end is not None and span.end > len(document.text):
         yield f"the span ends at {span.end}, but {document.path!r} at {len(document.text)}"
     if span.line_end is not None:
-        whole = cut_part(document, DocumentPlaces.read(connection, document), WHOLE)
+        whole = cut_part(document, DocumentPlaces.read(connection, document.source_doc_id), WHOLE)
         if whole.unit != "line" or whole.total is None:
             yield f"{document.path!r} has no lines; its unit is {whole.unit}"
         elif span.line_end > whole.total:

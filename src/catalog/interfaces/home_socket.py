@@ -1,8 +1,8 @@
 """The socket in a home by which its user's own processes ask the home's server.
 
 Only its owner can open it, so the kernel says who may ask. A connection begins with the server's
-greeting; then each call is one JSON message, and its answer one or several. This module imports
-nothing heavy, because a command that asks a server needs only this.
+greeting; then comes one call, a JSON message, and its answer, one message or several. This module
+imports nothing heavy, because a command that asks a server needs only this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -44,11 +44,6 @@ _PAUSE_SECONDS = 0.1
 _EXTRA_SECONDS = 2.0  # beyond the server's own time limit
 _PASS_OVER_SECONDS = 10.0
 Message = dict[str, Any]
-_KINDS: dict[str, type[CatalogError]] = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, CatalogError)
-}
 
 
 class Greeting(NamedTuple):
@@ -111,7 +106,12 @@ def listening(
             raise ConfigError(f"another process serves {home} already: stop it first") from None
         umask = os.umask(0o177)  # from the first moment on, only its owner can open it
         try:
-            _make_room(path, home)
+            if path.parent != home:
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                if path.parent.stat().st_uid != os.getuid():
+                    raise PermissionError(errno.EPERM, "it belongs to another user")
+                path.parent.chmod(0o700)
+            path.unlink(missing_ok=True)  # of a server that was killed
             listener = stack.enter_context(Listener(str(path), "AF_UNIX", backlog=64))
         except OSError as error:
             reason = describe_os_error(path, error)
@@ -130,25 +130,14 @@ def refuse_second_server(home: Path) -> None:
         raise ConfigError(f"{process} serves {home} already: use it, or stop it first")
 
 
-def _make_room(path: Path, home: Path) -> None:
-    """Remove the socket of a server that was killed; make the private folder of a deep home."""
-    if path.parent != home:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        if path.parent.stat().st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "it belongs to another user")
-        path.parent.chmod(0o700)
-    path.unlink(missing_ok=True)
-
-
 def _accept(
     listener: Listener, greeting: Greeting, answer: Callable[[Message], Iterator[Message]]
 ) -> None:
     def serve(connection: Connection) -> None:
         with connection, suppress(EOFError, OSError, ValueError, RecursionError):
             _send(connection, greeting._asdict())
-            while True:
-                for message in answer(json.loads(connection.recv_bytes(_MOST_BYTES))):
-                    _send(connection, message)
+            for message in answer(json.loads(connection.recv_bytes(_MOST_BYTES))):
+                _send(connection, message)
 
     while True:
         try:
@@ -186,13 +175,12 @@ def encode_error(error: CatalogError) -> Message:
     return {"error": {"kind": kind, "message": message, "details": dict(vars(error))}}
 
 
-def _decode_error(message: Message) -> Exception:
+def _decode_error(told: Message) -> Exception:
     """Return the error of a message, or the one that makes the caller answer by itself."""
-    told = message["error"]
-    kind = _KINDS.get(told["kind"])
+    kind = getattr(errors, told["kind"], None)
     if kind is StoreReplacedError:
         return ServerGoneError(told["message"])
-    if kind is None:
+    if not (isinstance(kind, type) and issubclass(kind, CatalogError)):
         return CatalogError(f"the server says: {told['message']}")
     error = kind.__new__(kind)
     error.args = (told["message"],)
@@ -201,100 +189,37 @@ def _decode_error(message: Message) -> Exception:
     return error
 
 
-class Remote:
-    """The home's server. Thread-safe: it keeps as many connections as parallel calls."""
+def ask_server(
+    home: Path, key: str, call: Message, seconds: float | None = None
+) -> Iterator[Message]:
+    """Yield the messages of the server's answer, of which all but the last have ``write``.
 
-    def __init__(self, home: Path, key: str) -> None:
-        self._path, self._key = socket_of(home), key
-        self._idle: list[tuple[Connection, float]] = []
-        self._is_closed = False
-        self._lock = threading.Lock()
-
-    def ask(
-        self, verb: str, arguments: Mapping[str, Any], seconds: float | None = None
-    ) -> dict[str, Any]:
-        """Return the answer's JSON object; raise the errors that the verb raised there.
-
-        Raises :class:`ServerGoneError` without an answer within ``seconds`` (``None``: the
-        server's own limit, and a little more).
-        """
-        call = {"verb": verb, "arguments": dict(arguments), "form": None}
-        (message,) = self._exchange(call, seconds)
-        answer: dict[str, Any] = message["data"]
-        return answer
-
-    def run_command(
-        self,
-        verb: str,
-        arguments: Mapping[str, Any],
-        form: Mapping[str, Any],
-        *,
-        streamed: bool = False,
-    ) -> Generator[str, None, tuple[str, str, int]]:
-        """Yield the output of the verb's command as it comes; return the rest, errors and code.
-
-        Before the first output it raises like :meth:`ask`, later :class:`ServingError`.
-        """
-        call = {"verb": verb, "arguments": dict(arguments), "form": form, "streamed": streamed}
-        has_begun = False
-        try:
-            for message in self._exchange(call, None):
-                if "write" not in message:
-                    return message["out"], message["err"], message["code"]
-                has_begun = True
-                yield message["write"]
-        except ServerGoneError as error:
-            if has_begun:
-                raise ServingError(f"the connection broke ({error}): try again") from error
-            raise
-        raise ServerGoneError("the answer is incomplete")
-
-    def close(self) -> None:
-        """Close the connections; calls in progress end first, later ones open one each."""
-        self._is_closed = True
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
-            connection.close()
-
-    def _exchange(self, call: Message, seconds: float | None) -> Iterator[Message]:
-        connection, its_seconds = self._take()
-        is_done = False
+    Raises the errors that the verb raised there, and :class:`ServerGoneError` without a server of
+    these settings or an answer within ``seconds`` (``None``: the server's own limit, and a little
+    more). After the first message that is a :class:`ServingError`.
+    """
+    connection, greeting = _connect(socket_of(home))
+    with connection:
+        if greeting.key != key:
+            raise OtherSettingsError("the server has other settings")
+        message: Message = {}
         try:
             _send(connection, call)
-            while not is_done:
-                if not connection.poll(its_seconds if seconds is None else seconds):
+            while not message or "write" in message:
+                limit = greeting.seconds + _EXTRA_SECONDS if seconds is None else seconds
+                if not connection.poll(limit):
                     raise TimeoutError("no answer in time")
-                message = json.loads(connection.recv_bytes())
-                is_done = "write" not in message
-                if "error" in message:
-                    raise _decode_error(message)
+                told = json.loads(connection.recv_bytes())
+                if "error" in told:
+                    raise _decode_error(told["error"])
+                message = told
                 yield message
         except CatalogError:
             raise
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, ServerGoneError) as error:
+            if message:
+                raise ServingError(f"the connection broke ({error}): try again") from error
             raise ServerGoneError(str(error)) from error
-        finally:
-            with self._lock:
-                is_kept = is_done and not self._is_closed
-                if is_kept:
-                    self._idle.append((connection, its_seconds))
-            if not is_kept:  # what was not read would answer the next call
-                connection.close()
-
-    def _take(self) -> tuple[Connection, float]:
-        """Return an idle connection whose server lives, or a new one, and the time for answers."""
-        while self._idle:
-            with self._lock, suppress(IndexError):
-                connection, seconds = self._idle.pop()
-                if not connection.poll(0):  # nothing is said at the end of a connection but its end
-                    return connection, seconds
-                connection.close()
-        connection, greeting = _connect(self._path)
-        if greeting.key != self._key:
-            connection.close()
-            raise OtherSettingsError("the server has other settings")
-        return connection, greeting.seconds + _EXTRA_SECONDS
 
 
 class NearestEngine:
@@ -313,13 +238,10 @@ class NearestEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timeout = settings.serve.timeout_seconds + _EXTRA_SECONDS
-        self._path = socket_of(home)
-        self._remote = Remote(home, key)
-        self._make_local = make_local
-        self._clock = clock
+        self._home, self._key = home, key
+        self._make_local, self._clock = make_local, clock
         self._lock = threading.Lock()
-        self._making = threading.Lock()
-        self._lost: tuple[object, float] | None = None  # the socket of a server, and since when
+        self._lost: tuple[object, float] = (None, 0.0)  # the socket of a server, and since when
         self._local: LocalEngine | None = None
         self._users = 0
 
@@ -340,66 +262,53 @@ class NearestEngine:
 
     def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Answer as ``Engine.ask`` says."""
-        if self._may_ask(server := self._socket()):
+        if server := self._server():
+            call = {"verb": verb, "arguments": dict(arguments), "form": None}
             try:
-                answer = self._remote.ask(verb, arguments, self._timeout)
+                (message,) = ask_server(self._home, self._key, call, self._timeout)
             except ServerGoneError:
                 self._lost = server, self._clock()
             else:
-                self._release_local()
+                self._release()
+                answer: dict[str, Any] = message["data"]
                 return answer
         with self._use_local() as engine:
             return engine.ask(verb, arguments)
 
     def warm(self) -> None:
         """Prepare the local engine, if it is the one that would answer."""
-        if not self._may_ask(self._socket()):
+        if self._server() is None:
             with self._use_local() as engine:
                 engine.warm()
 
     def close(self) -> None:
-        """Release the local engine and the connections."""
-        self._remote.close()
-        with self._lock:
-            local, self._local = self._local, None
-        if local is not None:
-            local.close()
+        """Release the local engine."""
+        self._release(is_over=True)
 
-    def _socket(self) -> object:
-        """Return what tells the socket of one server from that of the next; ``None`` without."""
+    def _server(self) -> object:
+        """Return what tells the server's socket from the next one's; ``None`` if just lost."""
         with suppress(OSError):
-            status = self._path.lstat()
-            return status.st_ino, status.st_ctime_ns
+            status = socket_of(self._home).lstat()
+            server, (lost, since) = (status.st_ino, status.st_ctime_ns), self._lost
+            return server if server != lost or self._clock() - since >= _PASS_OVER_SECONDS else None
         return None
-
-    def _may_ask(self, server: object) -> bool:
-        """Return whether there is a server that was not lost in the last ten seconds."""
-        lost, since = self._lost or (None, 0.0)
-        return server is not None and (
-            server != lost or self._clock() - since >= _PASS_OVER_SECONDS
-        )
 
     @contextmanager
     def _use_local(self) -> Iterator[LocalEngine]:
         """Yield the local engine, made if necessary, which stays open meanwhile."""
-        with self._making:
-            with self._lock:
-                engine = self._local
-                self._users += engine is not None
-            if engine is None:
-                engine = self._make_local()
-                with self._lock:
-                    self._local = engine
-                    self._users += 1
+        with self._lock:
+            engine = self._local = self._local or self._make_local()
+            self._users += 1
         try:
             yield engine
         finally:
             with self._lock:
                 self._users -= 1
 
-    def _release_local(self) -> None:
+    def _release(self, *, is_over: bool = False) -> None:
         with self._lock:
-            if self._local is None or self._users:
+            if self._users and not is_over:
                 return
             local, self._local = self._local, None
-        local.close()
+        if local is not None:
+            local.close()

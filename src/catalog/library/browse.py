@@ -1,16 +1,14 @@
 """Browse documents: list them with their topics, and find documents about a query.
 
 A listing is read and checked before anything runs. Conditions on values that no document has, such
-as a misspelt type, are refused. If nothing is listed, the conditions that match nothing by
-themselves are named.
+as a misspelt type, are refused.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -53,70 +51,6 @@ _OPS = frozenset([Op.EQ, Op.IN, Op.ANY])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
 _SHOWN_CHARS = 300  # of a summary
 _PLACES = 10  # of the passages that contain the words asked for, in one document
-_MOST_NAMES = 5000
-
-
-@dataclass(frozen=True, slots=True)
-class BrowseRequest:
-    """A checked listing.
-
-    ``visible`` is the filter on documents that the caller may see; ``conditions`` are the further
-    ones of the call, by the name to show. A blank query counts as no query. ``notes`` name the
-    parameters that were cut. ``seen`` are the documents of the caller's role.
-    """
-
-    params: BrowseParams
-    query: str | None
-    visible: Filter | None
-    conditions: dict[str, Filter]
-    dated: ColumnElement[bool] | None
-    notes: tuple[str, ...]
-    containing: tuple[str, ...]
-    seen: Scope = ALL
-
-    def within(self, dataset: DatasetNames) -> Restriction:
-        """Return all conditions but the query and the dates."""
-        parts = (self.visible, *self.conditions.values())
-        given = tuple(part for part in parts if part is not None)
-        wanted = And(given) if given else None
-        return Restriction(dataset, self.seen, wanted, containing=self.containing)
-
-
-def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
-    """Return the request for the parameters; raise :class:`InputError` kinds for invalid ones."""
-    check_params(params)
-    text = storable(params.query or "").strip()
-    query = _cut(text, max_query_chars)
-    cut = f"query cut from {len(text):,} to {len(query):,} characters"
-    conditions: dict[str, Filter] = {}
-    if params.file_type is not None:
-        conditions["file type"] = filters.file_type_filter(storable(params.file_type))
-    if params.name is not None:
-        conditions["name"] = filters.name_filter(storable(params.name))
-    for tag in params.tags:
-        conditions[f"tag {str(tag)[:_LONGEST]!r}"] = filters.condition("tags", Op.ALL, [tag])
-    containing = tuple(storable(str(phrase)) for phrase in params.containing)
-    if blank := [phrase for phrase in containing if not fts_words(phrase)]:
-        raise InputError(f"{blank[0]!r} has no word to search for")
-    after, before = read_bound("after", params.after), read_bound("before", params.before)
-    return BrowseRequest(
-        params=params,
-        query=query or None,
-        visible=filters.parse_filters(params.filters),
-        conditions=conditions,
-        dated=listing.dated_between(after, before) if after or before else None,
-        notes=(cut,) if len(query) < len(text) else (),
-        containing=containing,
-    )
-
-
-def _cut(text: str, most: int) -> str:
-    """Return the beginning of a text, cut between words if its last half has white space."""
-    start = text[:most]
-    if len(text) <= most or text[most].isspace():
-        return start.rstrip()
-    words = start[most // 2 :].rsplit(maxsplit=1)
-    return start[: -len(words[-1])].rstrip() if len(words) > 1 else start
 
 
 class DocumentCatalog:
@@ -138,29 +72,43 @@ class DocumentCatalog:
         and dataset. Raises :class:`InputError` kinds for a bad call.
         """
         started = time.perf_counter()
+        check_params(params)
         most = self._library.settings.rag_v2.max_query_chars
-        request = read_browse_request(params, max_query_chars=most)
+        text = storable(params.query or "").strip()
+        query = text if len(text) <= most else text[:most].rsplit(maxsplit=1)[0]
+        cut = f"query cut from {len(text):,} to {len(query):,} characters"
+        given: list[Filter] = [filters.condition("tags", Op.ALL, [tag]) for tag in params.tags]
+        if (visible := filters.parse_filters(params.filters)) is not None:
+            given.append(visible)
+        every, file_type = [*given], None
+        if params.file_type is not None:
+            file_type = storable(params.file_type)
+            every.append(filters.file_type_filter(file_type))
+        if params.name is not None:
+            every.append(filters.name_filter(storable(params.name)))
+        containing = tuple(storable(str(phrase)) for phrase in params.containing)
+        if blank := [phrase for phrase in containing if not fts_words(phrase)]:
+            raise InputError(f"{blank[0]!r} has no word to search for")
+        bounds = read_bound("after", params.after), read_bound("before", params.before)
         dataset, seen = self._library.seen_datasets(params.role, params.dataset)
-        request = replace(request, seen=seen)
-        notes = request.notes
         with self._library.database.read() as connection:
-            within = Restriction(dataset, seen, request.visible)
-            listing.check_filter_fields(connection, within, seen)
-            tags = {name: one for name, one in request.conditions.items() if name[:4] == "tag "}
-            file_type = None if params.file_type is None else storable(params.file_type)
-            to_check = replace(request, conditions=tags, containing=()).within(dataset)
-            check_values(connection, to_check, file_type, seen)
-            whole = partial(keep_whole, connection, within.datasets, seen=seen)
-            conditions = {name: whole(one) or one for name, one in request.conditions.items()}
-            request = replace(request, visible=whole(request.visible), conditions=conditions)
-            page, types, scores, groups = _find(connection, dataset, request)
+            asked = Restriction(dataset, seen, And(tuple(given)) if given else None)
+            listing.check_filter_fields(connection, asked, seen)
+            check_values(connection, asked, file_type, seen)
+            tree = And(tuple(every)) if every else None
+            wanted = keep_whole(connection, asked.datasets, tree, seen)
+            within = Restriction(dataset, seen, wanted, containing=containing)
+            allowed = listing.allowed_documents(within)
+            if any(bounds):
+                allowed = allowed & listing.dated_between(*bounds)
+            if not within.is_whole_dataset:
+                allowed = listing.materialize(connection, allowed)
+            page, types, scores, groups = _find(connection, dataset, allowed, query, params)
             described = listing.describe_documents(connection, page, groups)
-            places = _find_places(connection, request.within(dataset), page)
+            places = _find_places(connection, within, page)
             entries = tuple(
                 _entry(described[id_], scores.get(id_), places.get(id_)) for id_ in page
             )
-            if not types:
-                notes += _find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset if isinstance(dataset, str) else None,
             datasets=within.datasets,
@@ -169,30 +117,29 @@ class DocumentCatalog:
             total=sum(types.values()),
             offset=params.offset,
             types=types,
-            notes=notes,
+            notes=(cut,) if len(query) < len(text) else (),
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
 
 def _find(
-    connection: Connection, dataset: DatasetNames, request: BrowseRequest
+    connection: Connection,
+    dataset: DatasetNames,
+    allowed: ColumnElement[bool],
+    query: str,
+    params: BrowseParams,
 ) -> tuple[list[int], dict[str, int], dict[int, float], dict[int, list[Member]]]:
     """Return the page's documents, numbers of matches by type, and scores if there is a query.
 
     Files of one recording count as one document; the last value has all of them.
     """
-    allowed = listing.allowed_documents(request.within(dataset))
-    if request.dated is not None:
-        allowed = allowed & request.dated
-    if not request.within(dataset).is_whole_dataset:
-        allowed = listing.materialize(connection, allowed)
     groups = find_groups(connection, dataset, allowed)
-    sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
-    if request.query is None:
+    sort, limit, offset = params.sort, params.limit, params.offset
+    if not query:
         allowed = listing.without_repeats(allowed, groups)
         ids = listing.list_document_ids(connection, allowed, sort, limit, offset, groups)
         return ids, listing.count_by_type(connection, allowed), {}, groups
-    matches = find_documents(connection, request.query, allowed, groups)
+    matches = find_documents(connection, query, allowed, groups)
     if sort == "best":
         ids = top_documents(connection, matches.scores, limit, offset)
     else:
@@ -236,49 +183,6 @@ def _entry(
     )
 
 
-def _find_hints(
-    connection: Connection, dataset: DatasetNames, request: BrowseRequest
-) -> tuple[str, ...]:
-    """Return notes on an empty listing; they name only documents the caller may see."""
-    visible = listing.allowed_documents(Restriction(dataset, request.seen, request.visible))
-    if not listing.count_documents(connection, visible, 1):
-        several = not isinstance(dataset, str)
-        nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
-        return (nothing if request.visible is None else "no document matches the filters",)
-    parts = {name: Restriction(dataset, filter=one) for name, one in request.conditions.items()}
-    for phrase in request.containing:
-        parts[f"contains {phrase[:_LONGEST]!r}"] = Restriction(dataset, containing=(phrase,))
-    allowed = {name: listing.allowed_documents(one) for name, one in parts.items()}
-    if request.dated is not None:
-        allowed["date"] = request.dated
-    is_met = {
-        name: listing.count_documents(connection, visible & one, 1) for name, one in allowed.items()
-    }
-    if request.query is not None:
-        is_met["query"] = len(find_documents(connection, request.query, visible).scores)
-    if all(is_met.values()):
-        return (f"{', '.join(is_met)}: each matches a document, but none matches all",)
-    notes: dict[str, None] = {}
-    for name in [name for name, met in is_met.items() if not met]:
-        hint = f"nothing matches the {name} alone" if len(is_met) > 1 else ""
-        if name.startswith("contains "):
-            hint = f"no passage {name}"
-        elif name == "date":
-            days = listing.date_range(connection, visible)
-            hint = f"dates are from {days[0]} to {days[1]}" if days else "no document has a date"
-        elif name in ("name", "query"):
-            text = request.params.name if name == "name" else request.query
-            named: dict[str, list[str]] = {}
-            for path in listing.list_document_paths(connection, visible)[:_MOST_NAMES]:
-                file = path.rpartition("/")[2]
-                for form in (path, file, file.rpartition(".")[0] or file):
-                    named.setdefault(form, []).append(path)
-            near = find_alike(text or "", named)
-            hint = f"similar names: {', '.join(near)}" if near else hint
-        notes |= {hint: None} if hint else {}
-    return tuple(notes)
-
-
 def check_values(
     connection: Connection,
     within: Restriction,
@@ -288,9 +192,8 @@ def check_values(
     """Raise :class:`UnknownValueError` for a condition that no document of the datasets meets.
 
     Only conditions of ``within`` are checked that must hold, name values, and are on a field with
-    few values; ``file_type`` is checked as well. The error lists values, nearest first, from the
-    documents that the other conditions allow; without such documents nothing is raised. Documents
-    that are not ``seen`` are ignored.
+    few values; ``file_type`` is checked as well. The error lists values, nearest first, of the
+    ``seen`` documents that the other conditions allow; without any nothing is raised.
     """
     required = list(_required(within.filter))
     given: list[tuple[Filter, str, object]] = [

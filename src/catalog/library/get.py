@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.core.bounded_calls import check_time
@@ -23,21 +23,13 @@ from catalog.core.errors import (
     InputError,
 )
 from catalog.core.globs import Glob
+from catalog.core.ids import source_doc_id
 from catalog.core.params import MAX_DOCUMENTS, MAX_PATTERN_CHARS, MAX_PATTERNS, MAX_TEXT_BYTES
 from catalog.core.places import WITHIN, Places, Unit
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines, trim_end
-from catalog.library.names import (
-    AREA,
-    DOCID,
-    WHOLE,
-    DocumentPart,
-    Names,
-    Reading,
-    readings,
-    without_marks,
-)
+from catalog.library.names import AREA, DOCID, WHOLE, DocumentPart, Names, Reading, readings
 from catalog.store import Database, chunks
 from catalog.store.chunks import StoredDocument
 from catalog.store.filter_sql import DatasetNames
@@ -61,9 +53,9 @@ _MAX_COMPARED = 256  # characters of a name sought
 
 
 class NumberedLine(NamedTuple):
-    """A line of a document: the number where it begins in the file, and its least and greatest.
+    """A line: the number where it begins in the file, its least and greatest, a row's cells.
 
-    They are ``None`` for a blank line of extracted text. ``cells`` are those of a workbook's row.
+    There are no numbers for a blank line of extracted text.
     """
 
     text: str
@@ -78,8 +70,7 @@ class DocumentLines:
     """A document, or a part of it, line by line.
 
     Numbers count in ``unit``; ``total`` is the last one with text. ``ending`` is the line end after
-    the last line, if the part goes to the end of a document that has one. ``part`` is the requested
-    part, ``notes`` are remarks for the reader.
+    the last line, if the part goes to the end of a document that has one.
     """
 
     document: StoredDocument
@@ -106,10 +97,7 @@ class DocumentLines:
         return "\n".join(line.text for line in self.lines) + self.ending
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; ``line_…`` are lines of a file with lines, or of a cell.
-
-        A part requested by seconds is counted in whole seconds.
-        """
+        """Return the JSON form; ``line_…`` are lines of a file with lines, or of a cell."""
         has_lines, seconds = self.unit == "line", self.part.seconds
         lines = (self.start, self.end) if has_lines else self.part.lines or (None, None)
         return {
@@ -133,40 +121,24 @@ class DocumentLines:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlaces:
-    """The map of a whole document.
-
-    ``timed`` has the offsets and the seconds of its timed stretches, ``passages`` the seconds of
-    its passages.
-    """
+    """The map of a whole document; ``timed`` has offsets and seconds of its timed stretches."""
 
     places: Places
     timed: Collection[tuple[int, int, float, float]] = ()
-    passages: Sequence[tuple[float, float]] = ()
 
     def has_text_at(self, seconds: _Span) -> bool:
         """Return whether something is said or shown in these seconds."""
         return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
 
-    def passage_at(self, second: int) -> _Span:
-        """Return the first passage around this second, in whole seconds, or the second itself.
-
-        Of a passage that is longer, up to 15 seconds before and after it.
-        """
-        for first, last in self.passages:
-            if _is_within(first, last, (second, second)):
-                return max(int(first), second - _AROUND), min(int(last), second + _AROUND)
-        return second, second
-
     @classmethod
-    def read(cls, connection: Connection, document: StoredDocument) -> DocumentPlaces:
+    def read(cls, connection: Connection, source_doc_id: str) -> DocumentPlaces:
         """Join the passages' places; raise ``DamagedDocumentError`` for a damaged document."""
         unit: Unit = "line"
         steps: list[tuple[int, int, int | None, str]] = []
         timed: dict[tuple[int, int, float, float], None] = {}
-        passages: list[tuple[float, float]] = []
         covered = 0
         try:
-            for row in chunks.read_chunk_places(connection, document.source_doc_id):
+            for row in chunks.read_chunk_places(connection, source_doc_id):
                 places, start = chunks.parse_places(row.places, row.page), row.start_offset
                 unit, own = places.unit, places.steps()
                 if unit in ("page", "slide"):
@@ -175,25 +147,19 @@ class DocumentPlaces:
                 steps += (  # passages may share their ends
                     (start + at, *step) for at, *step in own if start + at >= covered
                 )
-                cues = json.loads(row.cues or "[]")
-                for first, last, begin, end, *_ in cues:
+                for first, last, begin, end, *_ in json.loads(row.cues or "[]"):
                     timed[start + first, start + last, begin, end] = None
-                if cues:
-                    passages.append((min(cue[2] for cue in cues), max(cue[3] for cue in cues)))
                 covered = max(covered, row.end_offset)
         except _UNREADABLE as error:
-            raise DamagedDocumentError(document.source_doc_id, "a passage") from error
+            raise DamagedDocumentError(source_doc_id, "a passage") from error
         columns = zip(*steps, strict=True) if steps else ((), (), (), ())
-        return cls(Places(unit, *columns), timed, passages)
+        return cls(Places(unit, *columns), timed)
 
 
 def cut_part(
     document: StoredDocument, of_file: DocumentPlaces, part: DocumentPart
 ) -> DocumentLines:
-    """Return a part of a document, all of it for ``DocumentPart()``.
-
-    Raises ``DocumentReferenceError`` if the document has nothing there.
-    """
+    """Return a part of a document; raise ``DocumentReferenceError`` if it has nothing there."""
     text, places = document.text, of_file.places
     is_file = places.unit == "line" and not places.offsets
     if is_file:
@@ -203,7 +169,7 @@ def cut_part(
         part = DocumentPart(seconds=(part.first, part.first if part.last is None else part.last))
     spans = [(0, len(text))] if part == WHOLE else _spans(places, of_file, part, text)
     if not spans:
-        raise DocumentReferenceError(_nothing_there(document, places, part))
+        raise DocumentReferenceError(f"{document.path} {_nothing_there(places, part)}")
     lines: list[NumberedLine] = []
     for start, end in spans:
         number = places.number_at(start) or 1
@@ -213,14 +179,13 @@ def cut_part(
             if is_file:  # a number for each line, and there may be millions
                 lines.append(NumberedLine(words, number, number, number))
                 number += 1
-                continue
-            first += len(words) - len(words.lstrip())
-            span = None if first == last else places.numbers_of(first, last)
-            if span is None:
+            elif not (stripped := words.lstrip()):
                 lines.append(NumberedLine(words))
             else:
+                first = last - len(stripped)
+                least, most = places.numbers_of(first, last) or (None, None)
                 cells = places.cells_of(first, last) if places.unit == "row" else None
-                lines.append(NumberedLine(words, places.number_at(first), *span, cells))
+                lines.append(NumberedLine(words, places.number_at(first), least, most, cells))
     has_ending = spans[-1][1] == len(text) > 1 and text.endswith(("\n", "\r"))
     total, ending = max(places.numbers, default=None), "\n" if has_ending else ""
     return DocumentLines(document, tuple(lines), total, places.unit, ending, part)
@@ -248,12 +213,8 @@ def _spans(places: Places, of_file: DocumentPlaces, part: DocumentPart, text: st
 
 
 def _is_within(first: float, last: float, seconds: _Span) -> bool:
-    """Return whether a stretch of time overlaps a range, and does not just touch it.
-
-    A clock drops fractions of a second. So the last second of a range counts as a whole one for a
-    stretch that ends in it, and for a range of one second.
-    """
-    begin, end = seconds
+    """Return whether a stretch of time overlaps a range, and does not just touch it."""
+    begin, end = seconds  # a clock drops fractions, so the last second may count as a whole one
     starts = first < end or last < end + 1 or (begin == end and first < end + 1)
     return starts and (last > begin or first >= begin)
 
@@ -283,85 +244,62 @@ def _overlaps(cells: str, row: int, area: str) -> bool:
     return False
 
 
-def _nothing_there(document: StoredDocument, places: Places, part: DocumentPart) -> str:
+def _nothing_there(places: Places, part: DocumentPart) -> str:
     if part.seconds is not None:
-        return f"{document.path} has no speech at that time"
+        return "has no speech at that time"
     if part.cells is not None:
         sheets = ", ".join(dict.fromkeys(area.rpartition("!")[0] for area in places.areas))
-        return f"{document.path} has nothing in {part.cells}; its sheets are {sheets}"
+        return f"has nothing in {part.cells}; its sheets are {sheets}"
     if part.lines is not None:
-        return f"{document.path} has no text in those lines of {places.unit} {part.first}"
+        return f"has no text in those lines of {places.unit} {part.first}"
     least, most = min(places.numbers), max(places.numbers)
-    asked = f"{1 if part.first is None else part.first}-{most if part.last is None else part.last}"
-    return f"{document.path} has {places.unit}s {least}-{most}, not {asked}"
+    first, last = (1 if part.first is None else part.first), part.last
+    return f"has {places.unit}s {least}-{most}, not {first}-{most if last is None else last}"
 
 
 class NamedPart(NamedTuple):
-    """A part of a document, and notes on how its name was read."""
+    """A part of a document, and notes on its name; ``total`` is the last line of its records."""
 
     dataset: str
     path: str
     part: DocumentPart = WHOLE
     notes: tuple[str, ...] = ()
+    total: int | None = None
 
     def read(self, connection: Connection) -> DocumentLines:
         """Return its lines; raise ``DocumentNotFoundError`` if the document has gone."""
         document = chunks.find_by_path(connection, self.dataset, self.path)
         if document is None:
             raise DocumentNotFoundError(f"no document {self.path!r}")
-        lines = cut_part(document, DocumentPlaces.read(connection, document), self.part)
-        return replace(lines, notes=self.notes)
+        lines = cut_part(document, self.places(connection), self.part)
+        return replace(lines, total=self.total or lines.total, notes=self.notes)
+
+    def places(self, connection: Connection) -> DocumentPlaces:
+        """Return the map of the whole document."""
+        return DocumentPlaces.read(connection, source_doc_id(self.dataset, self.path))
 
 
-class _Named(NamedTuple):
-    """A named document: the part of each of its files with text for the name, and its other files.
-
-    Without a place in the name, only the first file is shown. ``total`` is the last line of a file
-    of records.
-    """
-
-    parts: Sequence[NamedPart]
-    others: tuple[str, ...] = ()
-    total: int | None = None
-
-    def read(self, connection: Connection) -> DocumentLines:
-        """Return its text, the parts of several files one after the other: 1,000 at most, or 10 MB.
-
-        Records of one file are counted as one text. Of a recording's files only the seconds are
-        common to all.
-        """
-        read: list[DocumentLines] = []
-        size, parts = 0, self.parts[: 1 if self.parts[0].part == WHOLE else MAX_DOCUMENTS]
-        for part in parts:
-            read.append(part.read(connection))
-            size += len(read[-1].text.encode())
-            if size > MAX_TEXT_BYTES:
-                break
-        first, *rest = read
-        others = f"other files of the same document: {', '.join(self.others)}"
-        notes = [*first.notes, *([others] if self.others else ())]
-        if not rest:
-            total = first.total if self.total is None else self.total
-            return replace(first, total=total, notes=tuple(notes))
-        what = "what is told of that time in" if self.total is None else "the records"
-        paths = [one.document.path for one in rest]
-        more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-        notes.insert(0, f"after blank lines, {what} {', '.join(paths[:_SHOWN])}{more}")
-        if size <= MAX_TEXT_BYTES and len(read) < len(self.parts):
-            first_left = self.parts[len(read)].part.first
-            left = f"only the first {len(read):,} of {len(self.parts):,}"
-            notes.insert(1, f"{left}; continue with line_start {first_left}")
-        lines = tuple(chain(first.lines, *((NumberedLine(""), *one.lines) for one in rest)))
-        if self.total is None:
-            lines = tuple(line._replace(least=None, most=None) for line in lines)
-        return replace(
-            first,
-            lines=lines,
-            total=self.total,
-            unit="time" if self.total is None else "record",
-            ending="",
-            notes=tuple(notes),
-        )
+def _read_together(connection: Connection, parts: Sequence[NamedPart]) -> DocumentLines:
+    """Return the parts one after the other, 1,000 at most, or 10 MB; of whole files the first."""
+    read: list[DocumentLines] = []
+    size = 0
+    for part in parts[: 1 if parts[0].part == WHOLE else MAX_DOCUMENTS]:
+        read.append(part.read(connection))
+        size += len(read[-1].text.encode())
+        if size > MAX_TEXT_BYTES:
+            break
+    first, *rest = read
+    if not rest:
+        return first
+    lines = tuple(chain(first.lines, *((NumberedLine(""), *one.lines) for one in rest)))
+    paths = [one.document.path for one in rest[:_SHOWN]] + ["…"] * (len(rest) > _SHOWN)
+    notes = (f"after blank lines, the text in {', '.join(paths)}", *first.notes)
+    if len(read) < len(parts):
+        notes += (f"continue with line_start {parts[len(read)].part.first}",)
+    if parts[0].total is not None:
+        return replace(first, lines=lines, unit="record", ending="", notes=notes)
+    lines = tuple(line._replace(least=None, most=None) for line in lines)
+    return replace(first, lines=lines, total=None, unit="time", ending="", notes=notes)
 
 
 def find_document(
@@ -375,25 +313,24 @@ def find_document(
 ) -> DocumentLines:
     """Return the document a reference names, or the part that is given or told in the reference.
 
-    A link to a second means the passage around it, a time in a recording all that was said and
-    shown then, lines of a file of records the records there. ``line_start`` and ``line_end`` win
-    over the reference; in a document without lines they are its pages, cells, paragraphs or
-    seconds. Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a
-    name that several documents share, and for a place beyond the end.
+    A link to a second means also 15 seconds before and after it, a time in a recording all that was
+    said and shown then. ``line_start`` and ``line_end`` win over the reference; without lines they
+    are pages, cells, paragraphs or seconds. Raises :class:`InputError` kinds for an unknown name,
+    with near misses, one that several documents share, and a place beyond the end.
     """
     given, reference = DocumentPart(line_start, line_end), storable(reference)
     with database.read() as connection:
         named = _names(connection, dataset, seen)
         found = _find_named(named, reference, given)
         if not found:
-            name = next((way.name for way in readings(reference) if way.form == "colon"), None)
-            name = name or without_marks(reference)
+            first, *ways = readings(reference)
+            name = next((way.name for way in ways if way.form == "colon"), first.name)
             several = "; get takes one document, multi_get several" if "," in reference else ""
             raise DocumentNotFoundError(f"no document {name!r}{several}", _near(named, name))
         if len(found) > 1:
-            ids = ", ".join(f"{one.parts[0].dataset}:{one.parts[0].path}" for one in found)
+            ids = ", ".join(f"{one.dataset}:{one.path}" for one, *_ in found)
             raise DocumentReferenceError(f"{reference!r} names several documents: {ids}")
-        return found[0].read(connection)
+        return _read_together(connection, found[0])
 
 
 def find_parts(
@@ -402,8 +339,8 @@ def find_parts(
     """Return the parts of documents that the patterns name, and an error for each without any.
 
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
-    then each file of a recording has its own part. Documents that are not ``seen`` are ignored.
-    Raises an error with near misses if no pattern has a document.
+    then each file of a recording has its own part. If no pattern has a document, one error is
+    raised.
     """
     parts: dict[tuple[str, str, DocumentPart], NamedPart] = {}
     missing: list[DocumentNotFoundError] = []
@@ -411,17 +348,14 @@ def find_parts(
         named = _names(connection, dataset, seen)
         for pattern, ids in _match_each(named, patterns):
             found = [NamedPart(of, path) for of, _, path in (one.partition(":") for one in ids)]
-            for one in [] if ids else _find_named(named, pattern, WHOLE):
-                found += one.parts
+            found = found or [*chain.from_iterable(_find_named(named, pattern, WHOLE))]
             if not found:
                 missing.append(_no_document(named, pattern))
-            parts |= {part[:3]: part for part in found}
+            parts |= {(part.dataset, part.path, part.part): part for part in found}
     if missing and not parts:  # one error with the problems and the near misses of all
         near = dict.fromkeys(chain.from_iterable(error.suggestions for error in missing))
-        problems = [error.problem for error in missing[:_SUGGESTIONS]]
-        more = len(missing) - len(problems)
-        problems += [f"{more:,} more names"] if more else []
-        raise DocumentNotFoundError("; ".join(problems), list(near)[: 2 * _SUGGESTIONS])
+        problems = "; ".join(error.problem for error in missing[:_SUGGESTIONS])
+        raise DocumentNotFoundError(problems, list(near)[: 2 * _SUGGESTIONS])
     return list(parts.values()), missing
 
 
@@ -435,10 +369,9 @@ def resolve_documents(
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    So does every other name (see :class:`~catalog.library.names.Names`); it names all documents
-    made from the same original. Raises :class:`DocumentNotFoundError` for a pattern without a
-    document, with near misses among those that ``near`` lets through, and :class:`InputError` for
-    more than 100 that are no paths.
+    So does every other name; it names all documents made from the same original. Raises
+    :class:`DocumentNotFoundError` for a pattern without a document, with near misses among those
+    that ``near`` lets through, and :class:`InputError` for more than 100 that are no paths.
     """
     ids: dict[str, None] = {}
     with database.read() as connection:
@@ -452,10 +385,7 @@ def resolve_documents(
 
 
 def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
-    """Return the paths of exactly one document: by path, source or file, or by ``#docid``.
-
-    Raises :class:`InputError` if there is none, with near misses.
-    """
+    """Return the paths of exactly one document: by path, source or file, or by ``#docid``."""
     names = Names(connection, dataset)
     paths = paths_of_files(connection, dataset, [names.own(name)]) or names.exactly(Reading(name))
     if not paths:
@@ -471,10 +401,7 @@ def _names(connection: Connection, dataset: DatasetNames | None, seen: Scope) ->
 
 
 def _match_each(named: Sequence[Names], patterns: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each pattern with the ids of its documents, an empty list for any other kind of name.
-
-    An id is that of its dataset's document alone, a path those of every dataset.
-    """
+    """Yield each pattern with the ids of its documents, none for any other kind of name."""
     others = 0
     for pattern in dict.fromkeys(patterns):
         ids = [f"{names.dataset}:{pattern}" for names in named if pattern in names.paths]
@@ -484,9 +411,8 @@ def _match_each(named: Sequence[Names], patterns: Iterable[str]) -> Iterator[tup
         if not ids:
             others += 1
             if others > MAX_PATTERNS:
-                raise InputError(
-                    f"at most {MAX_PATTERNS} patterns and #docids are allowed; give paths instead"
-                )
+                few = f"at most {MAX_PATTERNS} patterns and #docids are allowed"
+                raise InputError(f"{few}; give paths instead")
             if len(pattern) > MAX_PATTERN_CHARS:
                 raise InputError(f"{len(pattern):,} characters are too many for a path or pattern")
             check_time()
@@ -511,122 +437,88 @@ def _match(names: Names, pattern: str) -> list[str]:
     return list(found | dict.fromkeys(names.records(glob.matches)))
 
 
-def _find_named(named: Sequence[Names], reference: str, given: DocumentPart) -> list[_Named]:
-    """Return the documents of that name; of several, those that have the place in it.
-
-    A place that no document of that name can have is an error after a colon, and elsewhere a note
-    on the whole document.
-    """
-    unfit: list[tuple[Reading, list[StoredDocument]]] = []
-    for is_exact, way in product((True, False), list(readings(reference))):
-        if not is_exact and (records := _find_records(named, way, given)):
+def _find_named(
+    named: Sequence[Names], reference: str, given: DocumentPart
+) -> list[list[NamedPart]]:
+    """Return the parts of each document of that name; of several, of those that have the place."""
+    note = f"the place in {reference!r} cannot be read, so this is the whole document"
+    unfit: list[tuple[Reading, list[NamedPart]]] = []
+    for way in readings(reference):
+        if records := _find_records(named, way, given):
             return records
-        fitting: list[tuple[Names, _Named]] = []
+        fitting: list[list[NamedPart]] = []
         for names in named:
-            for files in _files_of(names, way, is_exact=is_exact):
-                if one := _cut_named(names, files, way, given, is_exact=is_exact):
-                    fitting.append((names, one))
+            for files in names.documents_of(way):
+                if parts := _cut_named(names, files, way, given):
+                    fitting.append(parts)
                 elif way.form != "sheet":  # else it may be an attachment that the mail lacks
-                    unfit.append((way, files))
+                    unfit.append((way, _parts(names, files, WHOLE, (), note)))
         if len(fitting) > 1:
-            fitting = [pair for pair in fitting if _has_text(*pair)] or fitting
+            fitting = [one for one in fitting if _has_text(named[0].connection, one)] or fitting
         if fitting:
-            return [one for _, one in fitting]
+            return fitting
     for way, (first, *_) in unfit:
         if way.form == "colon":
-            unit = DocumentPlaces.read(named[0].connection, first).places.unit
-            told = f"{first.path} counts {unit}s: a part is {first.path}:12-20"
-            raise DocumentReferenceError(told)
-    note = f"the place in {reference!r} cannot be read, so this is the whole document"
-    return [_piece(files, WHOLE, note) for way, files in unfit if way == unfit[0][0]]
+            unit, path = first.places(named[0].connection).places.unit, first.path
+            raise DocumentReferenceError(f"{path} counts {unit}s: a part is {path}:12-20")
+    return [parts for way, parts in unfit if way == unfit[0][0]]
 
 
-def _find_records(named: Sequence[Names], way: Reading, given: DocumentPart) -> list[_Named]:
-    """Return the records at a place of a file of records, as one document for each file.
-
-    Raises an error if there are none, or for a file of several documents without a place.
-    """
+def _find_records(
+    named: Sequence[Names], way: Reading, given: DocumentPart
+) -> list[list[NamedPart]]:
+    """Return the records at a place of each file of that name; without any there is an error."""
     at_place = [(names, *found) for names in named if (found := names.records_at(way, given))]
-    documents = [
-        _Named(
-            [NamedPart(one.dataset, path, DocumentPart(at, at)) for path, at in records], (), total
+    if at_place and not any(total for *_, total in at_place):
+        names, file = at_place[-1][0], at_place[-1][0].own(way.name)
+        paths = names.records(file.__eq__)
+        raise DocumentReferenceError(
+            f"{file} has {len(paths):,} documents: one of them is {paths[0]}, {file}:12 the record "
+            f"in line 12, multi_get {file} returns all"
         )
-        for one, records, total in at_place
+    return [
+        [NamedPart(of.dataset, path, DocumentPart(at, at), (), total) for path, at in records]
+        for of, records, total in at_place
         if total
     ]
-    if at_place and not documents:
-        names = at_place[-1][0]
-        file = names.own(way.name)
-        paths = names.records(file.__eq__)
-        one_of = f"{file}:12 is the one in line 12, {file}:12-20 those of these lines"
-        kind = "records"
-        if WITHIN in paths[0]:
-            kind, one_of = "documents", f"one of them is {paths[0]}"
-        raise DocumentReferenceError(
-            f"{file} has {len(paths):,} {kind}: {one_of}, multi_get {file} returns all"
-        )
-    return documents
-
-
-def _files_of(names: Names, way: Reading, *, is_exact: bool) -> Iterator[list[StoredDocument]]:
-    """Yield the files of each document with that name, the first to show first."""
-    paths = names.exactly(way) if is_exact else names.otherwise(way)
-    while paths:
-        whole = () if is_exact else names.only_seen(names.documents.whole(paths[:1]))
-        in_order = dict.fromkeys((paths[0], *whole))
-        read = (chunks.find_by_path(names.connection, names.dataset, path) for path in in_order)
-        yield sorted(
-            filter(None, read), key=lambda file: way.form == "title" and file.title != way.name
-        )
-        paths = [path for path in paths if path not in in_order]
 
 
 def _cut_named(
-    names: Names,
-    files: Sequence[StoredDocument],
-    way: Reading,
-    given: DocumentPart,
-    *,
-    is_exact: bool,
-) -> _Named | None:
-    """Return the place of the document with these files; ``None`` if it cannot have it.
-
-    A time is that of all its files, or of the passage around it; any other place that of the first
-    file that has it.
-    """
+    names: Names, files: Sequence[str], way: Reading, given: DocumentPart
+) -> list[NamedPart]:
+    """Return the place of the document with these files: a time in all, another in the first."""
     if given != WHOLE or way.parts is None:
-        return _piece(files, given)
-    read = [(file, DocumentPlaces.read(names.connection, file)) for file in files]
-    for file, places in read:
-        units = ("moment", "time", *(() if is_exact else ("second",))) if places.timed else ()
-        fits = (way.parts.get(unit) for unit in (*units, places.places.unit, "any"))
+        return _parts(names, files, given)
+    read = {one: NamedPart(names.dataset, one).places(names.connection) for one in files}
+    for path, places in read.items():
+        second = "any" if names.own(way.name) in files else "second"
+        units = ("moment", "time", second) if places.timed else ()
+        fits = map(way.parts.get, (*units, places.places.unit, "any"))
         part = next(filter(None, fits), None)
         if part is None:
             continue
-        if part.seconds is None:
-            return _piece([file, *(other for other in files if other is not file)], part)
-        seconds = part.seconds
+        if (seconds := part.seconds) is None:
+            return _parts(names, sorted(files, key=lambda one: one != path), part)
+        telling = [file for file, one in read.items() if one.has_text_at(seconds)]
         if "moment" in way.parts:
-            around = (one.passage_at(seconds[0]) for _, one in read if one.has_text_at(seconds))
-            seconds = next(around, seconds)
-        telling = [file for file, one in read if one.has_text_at(seconds)] or [files[0]]
-        at = DocumentPart(seconds=seconds)
-        others = tuple(file.path for file in files if file not in telling)
-        parts = [NamedPart(file.dataset, file.path, at) for file in telling]
-        return _Named(parts, others)
-    return None
+            seconds = max(0, seconds[0] - _AROUND), seconds[1] + _AROUND
+        return _parts(names, files, DocumentPart(seconds=seconds), telling)
+    return []
 
 
-def _piece(files: Sequence[StoredDocument], part: DocumentPart, *notes: str) -> _Named:
-    """Return the part of the first of a document's files, or the whole of all."""
-    told = files if part == WHOLE else files[:1]
-    parts = [NamedPart(file.dataset, file.path, part, notes) for file in told]
-    return _Named(parts, tuple(file.path for file in files[1:]))
+def _parts(
+    names: Names, files: Sequence[str], part: DocumentPart, telling: Sequence[str] = (), *notes: str
+) -> list[NamedPart]:
+    told = telling or (files if part == WHOLE else files[:1])
+    if rest := files[1:] if part == WHOLE else [one for one in files if one not in told]:
+        notes += (f"other files of the same document: {', '.join(rest)}",)
+    parts = [NamedPart(names.dataset, path, part) for path in told]
+    return [parts[0]._replace(notes=notes), *parts[1:]]
 
 
-def _has_text(names: Names, named: _Named) -> bool:
+def _has_text(connection: Connection, parts: Sequence[NamedPart]) -> bool:
     try:
-        return bool(named.read(names.connection).lines)
+        return bool(_read_together(connection, parts).lines)
     except DocumentReferenceError:
         return False
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -85,14 +86,13 @@ class DatasetStats:
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Count the dataset's content; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
-    languages = library.indexes.lexical(dataset).languages().items()
+    languages = Counter(library.indexes.lexical(dataset).languages())
     with library.database.read() as connection:
         totals = statistics.count_totals(connection, dataset)
         made = manifest.read_dataset_settings(connection, dataset)
         values = dict(made.values) if made else {}
-        low, high = (
-            values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
-        )
+        low = values.get("chunk_min_size", rag.chunk_min_size)
+        high = values.get("chunk_size", rag.chunk_size)
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
@@ -100,10 +100,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             settings=values,
             files=manifest.count_files(connection, dataset),
             modalities=statistics.count_modalities(connection, dataset),
-            languages={
-                name or "unknown": count
-                for name, count in sorted(languages, key=lambda item: -item[1])
-            },
+            languages={one or "unknown": count for one, count in languages.most_common()},
             sizes=statistics.measure_chunk_sizes(connection, dataset, low, high),
             database_bytes=statistics.database_bytes(connection),
             updated_at=stored.updated_at,
@@ -161,7 +158,7 @@ def diagnose(library: Library) -> list[Check]:
     datasets = _check("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
     reread = f"catalog index update --dataset {names[0]} --reread" if names else RESTORE
     checks = [
-        _check("database", partial(_read, library, _database), RESTORE, file),
+        _check("database", partial(_database, library), RESTORE, file),
         _check("model", partial(_model, library), "catalog models check", home),
         _check("permissions", partial(_permissions, home, file), "", home),
         _check("drafts", partial(_drafts, home, file), "", home),
@@ -170,9 +167,8 @@ def diagnose(library: Library) -> list[Check]:
         from catalog.store.vectors.qdrant import describe_server
 
         ask = partial(describe_server, url, rag.qdrant_api_key, rag.qdrant.timeout_seconds)
-        wrong_key = "correct IDX_RAG_V2__QDRANT_API_KEY"
-        checks.append(_check("Qdrant server", ask, wrong_key, home))
-    removals = partial(_read, library, _removals)
+        checks.append(_check("Qdrant server", ask, "correct IDX_RAG_V2__QDRANT_API_KEY", home))
+    removals = partial(_none, library, "parts of removed datasets are left", list_removed)
     checks += [
         _check("full text", partial(_full_text, library), reread, file),
         _check("removals", removals, "catalog index remove NAME", home),
@@ -180,30 +176,28 @@ def diagnose(library: Library) -> list[Check]:
     ]
     for name in names:
         update, folder = f"catalog index update --dataset {name}", library.indexes.folder(name)
-        reread, build = f"{update} --reread", f"catalog index build FOLDER --dataset {name}"
+        reread = f"{update} --reread"
         words, points = folder / rag.lexical_engine, folder / rag.vector_engine
-        parts: list[tuple[str, Callable[[], str | None], str, Path]] = [
-            ("documents", partial(_read, library, _documents, name), reread, folder),
-            ("source", partial(_source, library, name), build, folder),
-            ("documents of files", partial(_read, library, _of_files, name), update, folder),
-            ("embedded", partial(_read, library, _embedded, name), update, folder),
-            ("vectors", partial(_read, library, _vectors), reread, folder),
+        changed, incomplete = "have changed since they were stored", "lack documents read from them"
+        damaged = partial(_damaged, dataset=name)
+        lacking = partial(manifest.find_incomplete, dataset=name)
+        parts: list[tuple[str, Callable[[], object], str, Path]] = [
+            ("documents", partial(_none, library, changed, damaged), reread, folder),
+            ("documents of files", partial(_none, library, incomplete, lacking), update, folder),
+            ("embedded", partial(_embedded, library, name), update, folder),
+            ("vectors", partial(_none, library, changed, _vectors), reread, folder),
             ("lexical index", partial(_lexical_index, library, name), update, words),
             ("vector index", partial(_vector_index, library, name), reread, points),
         ]
-        checks += [_check(f"{name}: {of}", how, fix, at) for of, how, fix, at in parts]
+        checks += [_check(f"{name}: {of}", examine, fix, at) for of, examine, fix, at in parts]
     return checks
 
 
-def _read(library: Library, examine: Callable[..., str | None], *names: str) -> str | None:
-    with library.database.read() as connection:
-        return examine(connection, *names)
-
-
-def _check(name: str, examine: Callable[[], str | None], fix: str, place: Path) -> Check:
+def _check(name: str, examine: Callable[[], object], fix: str, place: Path) -> Check:
     """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
     try:
-        return Check(name, ok=True, detail=examine() or "sound")
+        told = examine()
+        return Check(name, ok=True, detail=told if isinstance(told, str) else "sound")
     except EngineLockedError as error:  # who holds it, a server say, looks after it
         return Check(name, ok=True, detail=f"not checked: {error}")
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
@@ -217,17 +211,33 @@ def _check(name: str, examine: Callable[[], str | None], fix: str, place: Path) 
             case EngineUnreachableError():
                 fix = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
         fix = remedy(errno_of(error), place) or fix
-        is_ours = isinstance(error, CatalogError)
-        detail = str(error) if is_ours else f"{type(error).__name__}: {error}"
-        return Check(name, ok=False, detail=detail, fix=fix)
+        told = str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
+        return Check(name, ok=False, detail=told, fix=fix)
 
 
-def _database(connection: Connection) -> None:
+def _damaged(connection: Connection, dataset: str) -> list[str]:
+    return [name for _, name in checksums.find_damaged_documents(connection, dataset)]
+
+
+def _vectors(connection: Connection) -> list[str]:
+    keys = checksums.find_damaged_vectors(connection)
+    return checksums.documents_of_vectors(connection, keys) or ["of no document"] * bool(keys)
+
+
+def _none(library: Library, wrong: str, find: Callable[[Connection], Iterable[str]]) -> None:
+    with library.database.read() as connection:
+        found = list(find(connection))
+    if found:
+        raise _Defect(f"{wrong} ({len(found)}): {', '.join(found[:_NAMED])}")
+
+
+def _database(library: Library) -> None:
     """Check the database; if only its indexes are damaged, no copy needs to be restored."""
-    if (damage := statistics.find_damage(connection)) is not None:
-        problem, are_rows_sound = damage
-        raise _Defect(problem, "catalog index rebuild --lexical" if are_rows_sound else "")
-    orphans = statistics.count_orphans(connection)
+    with library.database.read() as connection:
+        if (damage := statistics.find_damage(connection)) is not None:
+            problem, are_rows_sound = damage
+            raise _Defect(problem, "catalog index rebuild --lexical" if are_rows_sound else "")
+        orphans = statistics.count_orphans(connection)
     if broken := {name: count for name, count in orphans.items() if count}:
         raise _Defect(f"rows without an owner: {broken}")
 
@@ -252,21 +262,20 @@ def _permissions(home: Path, store: Path) -> str:
     if files:
         wrong = f"other users of this machine may read or enter: {names}"
         raise _Defect(wrong, "; ".join(fixes))
-    detail = "only you may read the store"
     if folders:  # no defect: the folder may be shared on purpose, and its files are closed
-        detail += f"; other users may enter {names}; '{fixes[0]}' prevents it"
-    return detail
+        closed = f"only you may read the store; other users may enter {names}"
+        return f"{closed}; '{fixes[0]}' prevents it"
+    return "only you may read the store"
 
 
 def _drafts(home: Path, store: Path) -> str:
     """Name the copies that killed commands left in the folder of the store."""
     drafts = [one for folder in sorted({home, store.parent}) for one in find_stale_drafts(folder)]
     if drafts:
+        left = "a command that was killed left unfinished copies of documents"
+        removed = " ".join(f"{quote(str(draft))}*" for draft in drafts)
         names = ", ".join(draft.name for draft in drafts)
-        raise _Defect(
-            f"a command that was killed left unfinished copies of documents: {names}",
-            f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}",
-        )
+        raise _Defect(f"{left}: {names}", f"rm -f {removed}")
     kept = store.with_name(store.name + KEPT)
     return f"none; {kept.name} is left from a restore" if kept.exists() else "none"
 
@@ -282,41 +291,13 @@ def _full_text(library: Library) -> str | None:
     return None
 
 
-def _removals(connection: Connection) -> str:
-    if names := list_removed(connection):
-        raise _Defect(f"these were removed, but parts of them are left: {', '.join(names)}")
-    return "nothing is left"
-
-
-def _documents(connection: Connection, name: str) -> None:
-    if damaged := [document for _, document in checksums.find_damaged_documents(connection, name)]:
-        named = ", ".join(damaged[:_NAMED])
-        raise _Defect(f"{len(damaged)} have changed since they were stored: {named}")
-
-
-def _source(library: Library, name: str) -> None:
-    stored_dataset(library, name)
-
-
-def _of_files(connection: Connection, name: str) -> str:
-    if wrong := manifest.find_incomplete(connection, name):
-        named = ", ".join(f"{file} has {has} of {noted}" for file, has, noted in wrong[:_NAMED])
-        raise _Defect(f"{len(wrong)} files lack documents that were read from them: {named}")
-    return "complete"
-
-
-def _embedded(connection: Connection, name: str) -> str:
-    totals = statistics.count_totals(connection, name)
+def _embedded(library: Library, name: str) -> str:
+    with library.database.read() as connection:
+        totals = statistics.count_totals(connection, name)
     detail = f"{totals.vectors} of {totals.windows} windows have a vector"
     if totals.vectors != totals.windows:
         raise _Defect(detail)
     return detail
-
-
-def _vectors(connection: Connection) -> None:
-    if keys := checksums.find_damaged_vectors(connection):
-        named = ", ".join(checksums.documents_of_vectors(connection, keys)[:_NAMED])
-        raise _Defect(f"{len(keys)} not as they were stored: {named or 'of no document'}")
 
 
 def _lexical_index(library: Library, name: str) -> str:

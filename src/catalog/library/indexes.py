@@ -29,10 +29,7 @@ _JOINED = 8  # engines over several datasets that are kept
 
 
 class Indexes:
-    """Open the index engines of every dataset, one for each engine name. Thread-safe.
-
-    ``model`` returns the embedding model of the vectors; it is called for vectors only.
-    """
+    """Open the index engines of every dataset, one for each engine name. Thread-safe."""
 
     def __init__(
         self, settings: Settings, database: Database, model: Callable[[], StoredModel]
@@ -67,11 +64,7 @@ class Indexes:
             return self._lexical[name, dataset]
 
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
-        """Return the vector engine of that name, or the configured one.
-
-        Raises :class:`~catalog.core.errors.EmbeddingMismatchError` if the store's vectors come from
-        another model.
-        """
+        """Return the engine of that name, or the configured one; another model is an error."""
         rag, model = self._settings.rag_v2, self._model()
         name = name or rag.vector_engine
         require_model(self._database, model)
@@ -85,11 +78,7 @@ class Indexes:
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:
-        """Remove the indexes of a removed dataset; yield a note for each that stays.
-
-        These are the folders of its indexes, and its collections on the servers of the engines that
-        are set.
-        """
+        """Remove the indexes of a removed dataset, here and on servers; yield what stays."""
         rag, v1 = self._settings.rag_v2, self._settings.home / "v1"
         in_folder = {"flat", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
         try:  # engines without a folder drop what their server has of no dataset
@@ -99,7 +88,7 @@ class Indexes:
                 self.vector(dataset).refresh()
         except CatalogError as error:
             yield f"the part on a server stays: {error}"
-        self._close(dataset)
+        self.close(dataset)
         folder = self.folder(dataset)
         names = {*VECTOR_ENGINES, rag.vector_engine, "bm25", rag.lexical_engine}
         locks = {folder / name: folder / name / POINTS_LOCK for name in names}
@@ -130,20 +119,15 @@ class Indexes:
         with self._lock:
             return self._samples.setdefault(dataset, VectorSample(self._database, dataset))
 
-    def close(self) -> None:
-        """Release files and locks; safe to call twice."""
-        self._close(None)
-
-    def _close(self, dataset: str | None) -> None:
-        """Close the engines of the dataset, or all; and those over several datasets."""
+    def close(self, dataset: str | None = None) -> None:
+        """Release files and locks of a dataset, or of all; safe to call twice."""
         with self._lock:
             self._several.clear()
+            self._samples.clear()
             engines: list[LexicalEngine | VectorEngine] = []
             kept: tuple[dict[tuple[str, str], Any], ...] = self._lexical, self._vector
             for opened in kept:
                 names = [key for key in opened if dataset in (None, key[1])]
                 engines += [opened.pop(key) for key in names]
-            for one in [one for one in self._samples if dataset in (None, one)]:
-                del self._samples[one]
         for engine in engines:
             engine.close()

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from catalog.core.errors import (
     CatalogError,
     ConfigError,
     SourceError,
-    StoreDamagedError,
     StoreError,
     install_command,
 )
@@ -57,17 +56,12 @@ class Removal:
     notes: tuple[str, ...]
 
 
-class ComparedAs(TypedDict, total=False):
-    """How a folder is compared: whether most files may vanish, all are read, settings apply."""
+class RunOptions(TypedDict, total=False):
+    """Whether most files may vanish, all are read, the library's settings apply; when to pause."""
 
     allow_deletions: bool
     reread: bool
     apply_settings: bool
-
-
-class RunOptions(ComparedAs, total=False):
-    """How a run goes: if ``pause`` returns true, the next run embeds the rest."""
-
     progress: Progress | None
     pause: Callable[[], bool] | None
 
@@ -90,46 +84,45 @@ class Indexer:
         """Index a folder or file as a dataset; only new or changed documents are read and embedded.
 
         Without a ``root``, that of the dataset and its patterns are used. Without ``include`` or
-        ``exclude`` the dataset keeps the patterns that it has; notes list them. ``reread`` indexes
-        every document again. An existing dataset is cut by its own settings, or with
-        ``apply_settings`` by the library's; a note counts the documents that those would cut
-        differently. If ``pause`` returns true, embedding of the rest is left to the next run.
-        Raises the errors of :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings`,
-        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` if another run
-        on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
+        ``exclude`` the dataset keeps the patterns that it has; a note lists them. ``reread``
+        indexes every document again. An existing dataset is cut by its own settings, or with
+        ``apply_settings`` by the library's. If ``pause`` returns true, the next run embeds the
+        rest. Raises the errors of :func:`catalog.ingest.sync.sync`, ``EmbeddingMismatchError`` for
+        a store of another model, ``StoreBusyError`` if another run on the dataset does not end.
         """
         check_dataset_name(dataset)
         library, database = self._library, self._library.database
         progress, ingest = options.get("progress") or Silent(), library.settings.rag_v2.ingest
         library.indexes.lexical(dataset)  # one that the store cannot have is refused
         is_known = root is None or dataset in library.datasets()
+        notes: tuple[str, ...] = ()
         with open_map(ingest) as spread, self.hold(dataset, progress):
             started, clock = time.time(), time.monotonic()
-            stored, notes = self._stored(dataset, root, is_known=is_known)
+            stored = self._stored(dataset, is_known=is_known)
             embedding_cache.require_model(database, library.wanted_model)
             applied = options.get("apply_settings", False)
             made = IndexingSettings(library, dataset, apply_settings=applied)
             pipeline = made.build()
-            kept = (("include", include, stored.include), ("exclude", exclude, stored.exclude))
-            for option, given, patterns in kept if root else ():
-                if given is None and patterns:
-                    named = " ".join(f"--{option} {pattern!r}" for pattern in patterns)
-                    notes += (f"keeps {named} of the last build; to drop it: --{option} ''",)
             wanted = replace(
                 stored,
                 root=str(root or stored.root),
                 include=stored.include if include is None else include,
                 exclude=stored.exclude if exclude is None else exclude,
             )
+            kept = [f"--include {one!r}" for one in stored.include if root and include is None]
+            kept += [f"--exclude {one!r}" for one in stored.exclude if root and exclude is None]
+            if kept:
+                notes += (f"keeps {' '.join(kept)} of the last build; '' drops such patterns",)
             changes = self._compare(wanted, pipeline.fingerprint, options, stored.root)
             is_noted = stored == replace(wanted, root=str(changes.top))
+            patterns = None if is_noted else (wanted.include, wanted.exclude)
             report = sync(
                 database,
                 changes,
                 pipeline,
                 settings=ingest,
                 made_with=made.to_note,
-                patterns=None if is_noted else (wanted.include, wanted.exclude),
+                patterns=patterns,
                 progress=progress,
             )
             progress.start(0, "indexing words", then="embedding")
@@ -177,7 +170,7 @@ class Indexer:
         """Bring a dataset in line with its folder; see :meth:`build`."""
         return self.build(None, dataset, **options)
 
-    def preview(self, dataset: str, **options: Unpack[ComparedAs]) -> SyncPreview:
+    def preview(self, dataset: str, **options: Unpack[RunOptions]) -> SyncPreview:
         """Return what :meth:`update` would do; it may hash files, and writes nothing."""
         library = self._library
         stored = stored_dataset(library, dataset)
@@ -203,7 +196,7 @@ class Indexer:
         )
 
     def _compare(
-        self, source: StoredDataset, pipeline: str, options: ComparedAs | RunOptions, former: str
+        self, source: StoredDataset, pipeline: str, options: RunOptions, former: str
     ) -> FolderChanges:
         if not source.root:
             raise SourceError(
@@ -226,44 +219,37 @@ class Indexer:
     def rebuild(
         self, *, keep_settings: bool = False, progress: Progress | None = None
     ) -> dict[str, SyncReport]:
-        """Read and embed every dataset again, adopting the configured model.
-
-        Datasets are cut by the library's settings, with ``keep_settings`` by their own.
-        """
+        """Read and embed every dataset again with the model set, cut by the settings or its own."""
         library = self._library
         with library.database.read() as connection:
             stored = stored_chunks.list_datasets(connection)
-        gone = [one for one in stored if not (one.root and Path(one.root).exists())]
-        if gone:
+        if gone := [one for one in stored if not (one.root and Path(one.root).exists())]:
             names = ", ".join(one.root or one.name for one in gone)
             raise SourceError(f"cannot rebuild: there is no folder to read {names} from")
-        if keep_settings:
-            for dataset in stored:  # raises, if at all, before a vector is dropped
-                IndexingSettings(library, dataset.name)
+        for one in stored if keep_settings else ():
+            IndexingSettings(library, one.name)  # raises, if at all, before a vector is dropped
         embedding_cache.adopt_model(library.database, library.wanted_model)
         run = partial(self.update, reread=True, apply_settings=not keep_settings, progress=progress)
-        names_left = (one.name for one in stored if one.name in library.datasets())
-        return {name: run(name) for name in names_left}
+        return {one.name: run(one.name) for one in stored if one.name in library.datasets()}
 
     def remove(self, dataset: str, *, progress: Progress | None = None) -> Removal:
         """Remove a dataset with everything stored and derived from it; its files stay.
 
         Searches see the whole dataset or nothing of it. If something derived cannot be removed,
-        ``notes`` say so, and another call continues. Raises the errors of :meth:`require_removable`
-        and :meth:`hold`.
+        ``notes`` say so, and another call continues.
         """
-        library, progress = self._library, progress or Silent()
+        database, progress = self._library.database, progress or Silent()
         with self.hold(dataset, progress):
             self.require_removable(dataset)
             progress.start(0, f"removing {dataset}")
-            remove_stale_drafts(library.database.file.parent)
-            with library.database.write() as connection:
+            remove_stale_drafts(database.file.parent)
+            with database.write() as connection:
                 root = stored_chunks.find_root(connection, dataset)
                 counts = publish.count_rows(connection, dataset)
                 publish.remove_stored(connection, dataset, time.time())
-            notes = tuple(library.indexes.remove(dataset))
+            notes = tuple(self._library.indexes.remove(dataset))
             if not notes:
-                with library.database.write() as connection:
+                with database.write() as connection:
                     publish.forget_removal(connection, dataset)
         return Removal(dataset, root, *counts, notes)
 
@@ -272,8 +258,7 @@ class Indexer:
     ) -> Removal:
         """Remove a document with all its parts; ``name`` is its path, its file's, or ``#docid``.
 
-        The next build or update of a folder indexes it again unless its file is gone or excluded; a
-        note says so. Raises :class:`InputError` for an unknown name and the errors of :meth:`hold`.
+        A note says if the next update would index it again.
         """
         library = self._library
         library.require_dataset(dataset)
@@ -307,12 +292,8 @@ class Indexer:
         settings = self._library.settings
         folder, seconds = settings.home / "locks", settings.rag_v2.ingest.lock_seconds
         held = f"another process is indexing {dataset!r}"
-        busy = f"{held}; try again later"
-
-        def tell() -> None:
-            progress.start(0, f"{held}: waiting for it up to {seconds:g} s")
-
-        hold = self._library.database.hold_dataset
+        busy, hold = f"{held}; try again later", self._library.database.hold_dataset
+        tell = partial(progress.start, 0, f"{held}: waiting for it up to {seconds:g} s")
         with (
             hold_lock(folder / f"{dataset}.lock", seconds=seconds, busy=busy, on_wait=tell),
             hold(dataset, seconds=seconds, busy=busy, on_wait=tell),
@@ -323,35 +304,25 @@ class Indexer:
                 pass
             yield
 
-    def _stored(
-        self, dataset: str, root: Path | None, *, is_known: bool
-    ) -> tuple[StoredDataset, tuple[str, ...]]:
-        """Return what is known of a dataset, blank for a new one, and a note if it is damaged.
+    def _stored(self, dataset: str, *, is_known: bool) -> StoredDataset:
+        """Return what is known of a dataset, blank for a new one; remove what an old one left.
 
-        What is left of a removed dataset of that name is removed. Raises
-        :class:`UnknownDatasetError` for one that was ``known`` and removed while the run waited.
+        One that was ``known`` may have been removed while the run waited: that is an error.
         """
-        blank = StoredDataset(dataset, "", (), (), 0, 0.0, 0.0)
         with self._library.database.read() as connection:
-            is_left = root is not None and dataset in publish.list_removed(connection)
-            try:
-                stored = {one.name: one for one in stored_chunks.list_datasets(connection)}
-            except StoreDamagedError:
-                if root is None:
-                    raise
-                return blank, (f"the patterns of {dataset!r} are damaged, and were dropped",)
+            is_left = dataset in publish.list_removed(connection)
+            stored = {one.name: one for one in stored_chunks.list_datasets(connection)}
         if is_known and dataset not in stored:
             raise stored_chunks.unknown_dataset(dataset, list(stored))
         for note in self._library.indexes.remove(dataset) if is_left else ():
             _log.warning("of the removed %s: %s", dataset, note)
-        return stored.get(dataset, blank), ()
+        return stored.get(dataset, StoredDataset(dataset, "", (), (), 0, 0.0, 0.0))
 
     def _language_notes(self, dataset: str) -> tuple[str, ...]:
         """Name a model for the languages of the passages, if the model in use lacks them."""
         model = self._library.wanted_model.model
         languages = self._library.indexes.lexical(dataset).languages()
-        share = foreign_share(languages, profile_of(model).languages)
-        if not share:
+        if not (share := foreign_share(languages, profile_of(model).languages)):
             return ()
         return (
             f"{share:.0%} of the passages are in languages that {model} does not know, so only "
@@ -373,14 +344,10 @@ def derive_vectors(library: Library, dataset: str, later: dict[str, str]) -> Non
 
 
 def _attempt(name: str, derive: Callable[[], object], later: dict[str, str]) -> None:
-    """Bring derived files up to date; if that is impossible now, note it: the next search does it.
-
-    An error for a setting that can never work is raised: the store is complete, and the next run
-    continues.
-    """
+    """Bring derived files up to date, or note that the next search does it."""
     try:
         derive()
-    except ConfigError:
+    except ConfigError:  # a setting that can never work
         raise
     except CatalogError as error:
         later.setdefault(str(error), f"the {name} will be brought up to date later: {error}")
@@ -394,12 +361,10 @@ def rebuild_indexes(
     lexical: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, dict[str, int]]:
-    """Rebuild the indexes of these datasets, by default of all.
+    """Rebuild the indexes of these datasets, by default of all, without the files of the model.
 
     With ``lexical`` also the indexes of the database's own rows. Return for each dataset the points
-    of its ``vectors`` index, and 1 for ``lexical``. The model is the store's; its files are not
-    needed. Raises :class:`UnknownDatasetError`, :class:`StoreBusyError` while a dataset is being
-    updated, and :class:`EngineError` kinds.
+    of its ``vectors`` index, and 1 for ``lexical``.
     """
     for name in datasets:
         library.require_dataset(name)
@@ -410,9 +375,9 @@ def rebuild_indexes(
             command_full_text(connection, "rebuild")
     stored = embedding_cache.read_stored_model(database)
     library.indexes.close()  # what this process holds of them
-    indexes = Indexes(library.settings, database, lambda: stored or library.wanted_model)
     done: dict[str, dict[str, int]] = {}
-    try:
+    indexes = Indexes(library.settings, database, lambda: stored or library.wanted_model)
+    with closing(indexes):
         for name in datasets or library.datasets():
             progress.start(0, f"rebuilding the indexes of {name}")
             with indexer.hold(name, progress):
@@ -420,20 +385,15 @@ def rebuild_indexes(
                 if lexical:
                     engine = indexes.lexical(name)
                     engine.verify()  # what is in the database is forgotten where it is wrong
-                    _remove_folder(indexes.folder(name) / engine.name)
+                    folder = indexes.folder(name) / engine.name
+                    try:
+                        if folder.exists():
+                            shutil.rmtree(folder)
+                    except OSError as error:
+                        told = describe_os_error(folder, error)
+                        raise StoreError(f"cannot remove {told}") from error
                     engine.refresh()
                     made["lexical"] = 1
                 if vectors and stored is not None:
                     made["vectors"] = indexes.vector(name).rebuild()
-    finally:
-        indexes.close()
     return done
-
-
-def _remove_folder(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise StoreError(f"cannot remove {describe_os_error(folder, error)}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings
-from catalog.core.settings.loading import default_shaping, describe_shaping, with_rag
+from catalog.core.settings.loading import default_shaping, with_rag
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import Pipeline, pipeline_fingerprint
 from catalog.library.library import Library
@@ -24,8 +24,7 @@ class IndexingSettings:
     """Choose the settings of a run over a dataset, and build its pipeline.
 
     ``settings`` are the dataset's own; with ``apply_settings``, or if there are no documents yet,
-    they are the library's. ``to_note`` are those to store, if the dataset has others. Raises
-    :class:`ConfigError` if the dataset's own are lost and no document was made with the library's.
+    they are the library's. ``to_note`` are those to store, if the dataset has others.
     """
 
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
@@ -35,17 +34,12 @@ class IndexingSettings:
         with library.database.read() as connection:
             noted = manifest.read_dataset_settings(connection, dataset, in_use=True)
             made_by = Counter() if noted else manifest.count_pipelines(connection, dataset)
-        self._before = noted
-        self.settings = (None if apply_settings else self._before) or self._wanted
+        self.settings = (None if apply_settings else noted) or self._wanted
         self.to_note = None if self.settings == noted else self.settings
         self.fingerprint = self._fingerprint(self.settings)
         if made_by and not apply_settings and self.fingerprint not in made_by:
-            raise ConfigError(
-                f"the record of the settings of {dataset!r} is missing, and the settings now are "
-                f"different: use the ones it was made with, or cut its {made_by.total()} "
-                "documents again with 'catalog index update --apply-settings' (or 'catalog index "
-                "rebuild')"
-            )
+            lost = f"the record of the settings of {dataset!r} is missing"
+            raise ConfigError(f"{lost}: use those it was made with, or --apply-settings")
 
     def build(self) -> Pipeline:
         """Build the pipeline by these settings."""
@@ -72,22 +66,14 @@ class IndexingSettings:
             return names.count(others), names.count([f"{prefix}{path}" for path in known])
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on the changes that the call's settings made, or would make."""
-        made, before = describe_shaping(self.settings.preset, self.settings.values), self._before
-        if before is not None and self._fingerprint(before) != self.fingerprint:
-            were = describe_shaping(before.preset, before.values)
-            return (f"the dataset now has the settings {made}; before: {were}",)
+        """Return a note on what the call's settings would change."""
         if not (differences := self.differences):
             return ()
         recut, total = self.count_recut()
-        shown = {
-            name: ["unset" if one is None else repr(one) for one in values]
-            for name, values in differences.items()
-        }
-        listed = ", ".join(f"{name} {us} instead of {them}" for name, (us, them) in shown.items())
+        values = (f"{name} {us} instead of {them}" for name, (us, them) in differences.items())
         return (
-            f"the dataset keeps the settings it was made with ({made}); these settings would cut "
-            f"{recut} of {total} documents again ({listed}): to do so, add --apply-settings",
+            f"the dataset keeps the settings it was made with; these settings would cut {recut} of "
+            f"{total} documents again ({', '.join(values)}): to do so, add --apply-settings",
         )
 
     def _fingerprint(self, settings: manifest.DatasetSettings) -> str:

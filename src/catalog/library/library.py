@@ -79,13 +79,8 @@ class Library:
                 return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
         return model
 
-    @property
-    def optional_llm(self) -> LanguageModel | None:
-        """The language model, ``None`` if none is set; raises as ``get_llm`` does."""
-        return self.llm_of(None)
-
     def llm_of(self, profile: Profile | None) -> LanguageModel | None:
-        """Return the model of a profile, kept once made; raises as ``get_llm`` does."""
+        """Return the model of a profile, or the usual one, if one is set; raises as ``get_llm``."""
         from catalog.llm import as_language_model, get_llm
 
         settings = self.settings.llm
@@ -99,8 +94,7 @@ class Library:
     @property
     def llm(self) -> LanguageModel:
         """The language model; raises :class:`ConfigError` without one."""
-        llm = self.optional_llm
-        if llm is None:
+        if (llm := self.llm_of(None)) is None:
             raise ConfigError(
                 "this needs a language model: set IDX_LLM__PROVIDER, or switch expansion and the "
                 "llm reranker off"
@@ -145,8 +139,7 @@ class Library:
         """Return the datasets that a call names, or all, and which documents its role may see.
 
         They come sorted, a single one as its name. For a role, a dataset without a document that it
-        may see does not exist. Raises :class:`UnknownDatasetError` for an unknown name, or if there
-        is no dataset, and :class:`InputError` for an empty list or a role that does not exist.
+        may see does not exist.
         """
         known = self.datasets()
         given = [names] if isinstance(names, str) else known if names is None else names

@@ -1,7 +1,6 @@
 """The logs of searches: questions asked at an edge, and ``logs/retrieval.log`` in a home.
 
-A query is logged after its answer, without delaying it. The other log lists steps of searches that
-failed, were repeated or degraded.
+The other lists steps of searches that failed, were repeated or degraded.
 """
 
 from __future__ import annotations
@@ -37,42 +36,40 @@ _DAY = 86_400.0
 class RetrievalFile(WatchedFileHandler):
     """Append the events of a home's searches, and those outside any search, to its file.
 
-    Of several in this process the first writes; processes share the file, because each line is
-    written at once. It may be moved away at any time (``logrotate``): the next line creates a new
-    one. If it cannot be written, there is one warning, and searches go on.
+    Processes share the file, because each line is written at once. It may be moved away at any time
+    (``logrotate``). If it cannot be written, there is one warning, and searches go on.
     """
 
     def __init__(self, home: Path) -> None:
-        self._is_warned = False
+        self._home, self._is_warned = str(home), False
         super().__init__(home / "logs" / "retrieval.log", encoding="utf-8", delay=True)
         form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
         form.converter = time.gmtime
         self.setFormatter(form)
-        self.addFilter(lambda _: HOME.get() in ("", str(home)) and self._is_first())
         LOGGER.addHandler(self)
 
-    def _is_first(self) -> bool:
-        ours = (one for one in LOGGER.handlers if isinstance(one, RetrievalFile))
-        return next((one for one in ours if one.baseFilename == self.baseFilename), self) is self
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let through what the first handler of the file in this process sees."""
+        is_ours = HOME.get() in ("", self._home)
+        return is_ours and vars(record).setdefault(self.baseFilename, self) is self
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line; also handle errors of opening the file, which the base raises."""
+        """Write the line, and warn once if lines are lost, which the base raises or prints."""
         try:
             super().emit(record)
         except OSError:
             self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the base's
+        if not self._is_warned:
+            _log.warning("%s cannot be written to: events of searches are lost", self.baseFilename)
+        self._is_warned = True
 
     def _open(self) -> TextIOWrapper:
         make_folder(Path(self.baseFilename).parent)
         stream = super()._open()
         make_private(Path(self.baseFilename))
         return stream
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the base's
-        """Warn once that lines are lost, instead of a traceback for each."""
-        if not self._is_warned:
-            _log.warning("%s cannot be written to: events of searches are lost", self.baseFilename)
-        self._is_warned = True
 
     def close(self) -> None:
         """Close the file and listen no longer."""
@@ -83,9 +80,8 @@ class RetrievalFile(WatchedFileHandler):
 class QueryLog:
     """Write an entry for each question that :meth:`watching` saw; thread-safe.
 
-    It never raises and never waits for the store: entries that cannot be written while another
-    process writes are written with the next ones, or at :meth:`close`. The first loss of entries is
-    a warning. ``observer``, if given, gets the entry of every question at an edge, logged or not.
+    It never raises and never waits for the store: what cannot be written while another process
+    writes is written later. ``observer`` gets the entry of every question, logged or not.
     """
 
     observer: Callable[[LogEntry], None] | None = None
@@ -168,10 +164,7 @@ def _question(params: SearchParams | AskParams | GenerateParams) -> tuple[str, s
 
 
 def _tell(outcome: SearchResults | Answer | Artifact, settings: Settings) -> dict[str, Any]:
-    """Return the fields of an entry for an answer, an artifact, or the results of a search.
-
-    Of errors there is only the class, because a message may quote a document.
-    """
+    """Return the fields of an entry; of errors only the class: a message may quote a document."""
     stages, found = outcome.stages, outcome.results if isinstance(outcome, Answer) else outcome
     failed = [stage for stage in stages if stage.status == "failed"]
     told: dict[str, Any] = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import chain
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -21,7 +20,6 @@ from catalog.core.filters import WORD_FIELDS, And, Condition, Filter, Not, Op, O
 from catalog.core.lru_cache import LRUCache
 from catalog.core.places import format_clock
 from catalog.core.scope import ALL, CALLER_ROLE, Scope
-from catalog.core.text import storable
 from catalog.store import document_names
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import DocumentNames
@@ -67,16 +65,16 @@ _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, 
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
-_TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
+_MATCHING = frozenset([Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE])
 _WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of datasets reads them
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """The requested part of a document: numbers of its unit, lines of a cell, or seconds.
+    """The requested part of a document: numbers of its unit, lines of a cell, seconds, or cells.
 
-    Both ends of each range are included; ``None`` is from the beginning, or to the end. ``cells``
-    are a workbook's: ``Costs!A12:F30``, or a whole sheet, ``Costs``.
+    Both ends of each range are included; ``None`` is from the beginning, or to the end. Cells are
+    ``Costs!A12:F30``, or a whole sheet, ``Costs``.
     """
 
     first: int | None = None
@@ -94,8 +92,8 @@ class Reading:
     """One way to read a reference: a name, and the part that is meant, by the unit that it counts.
 
     A place after a colon fits ``any`` unit; ``second`` is what it is in a document named other than
-    by its path. ``moment`` is a second that means the passage around it. ``parts`` is ``None``
-    without a place, and empty for one that cannot be read. A ``title`` is cited, so it is no path.
+    by its path, ``moment`` a second with what is around it. ``parts`` is ``None`` without a place,
+    and empty for one that cannot be read. A ``title`` is cited, so it is no path.
     """
 
     name: str
@@ -174,8 +172,8 @@ def _shown_parts(shown: re.Match[str]) -> dict[str, DocumentPart]:
     if shown["cells"]:
         return {"row": DocumentPart(cells=shown["cells"])}
     if shown["unit"] is None:
-        clocks = shown["from"].split(":"), (shown["to"] or shown["from"]).split(":")
-        begin, end = map(_seconds, clocks)
+        clocks = shown["from"], shown["to"] or shown["from"]
+        begin, end = (_seconds(clock.split(":")) for clock in clocks)
         return {"moment" if begin == end else "time": DocumentPart(seconds=(begin, end))}
     numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
     first, last = map(int, numbers.split("-"))
@@ -185,7 +183,6 @@ def _shown_parts(shown: re.Match[str]) -> dict[str, DocumentPart]:
 
 
 def _seconds(clock: Iterable[str]) -> int:
-    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
     return reduce(lambda seconds, number: 60 * seconds + int(number), clock, 0)
 
 
@@ -197,13 +194,9 @@ def without_marks(reference: str) -> str:
     """
     header = _HEADER.fullmatch(reference)
     name = reference if header is None else header[1]
-    if not name.startswith(URI_SCHEME):
-        return name
-    dataset, _, path = name.removeprefix(URI_SCHEME).partition("/")
-    try:
-        return storable(":".join(unquote(one, errors="surrogatepass") for one in (dataset, path)))
-    except UnicodeError:
-        return name
+    if name.startswith(URI_SCHEME):
+        name = unquote(name.removeprefix(URI_SCHEME).replace("/", ":", 1))
+    return name
 
 
 def without_seconds(address: str) -> str:
@@ -234,10 +227,7 @@ def refer_to(path: str, at: Locator) -> str:
 
 
 class Names:
-    """The names of the documents of a dataset, each kind read when first needed.
-
-    Documents that are not ``seen`` are ignored.
-    """
+    """The names of the documents of a dataset that are ``seen``, each kind read when needed."""
 
     def __init__(self, connection: Connection, dataset: str, seen: Scope = ALL) -> None:
         self.connection, self.dataset, self._seen = connection, dataset, seen
@@ -262,21 +252,24 @@ class Names:
         return _by_key(addresses, without_seconds)
 
     def resolve(self, reference: str) -> list[str]:
-        """Return the paths of the documents that a reference, which is no glob, names, maybe none.
-
-        The name of an original is a name of all files made from it, the first to show first. A
-        place in the reference matters in a file of records alone, where it names the record.
-        """
-        ways = [one for one in readings(reference) if one.form != "sheet"]
-        if paths := next(filter(None, map(self.exactly, ways)), None):
-            return paths
-        for way in ways:
+        """Return the paths of the documents, or of the records, that a reference names."""
+        for way in (one for one in readings(reference) if one.form != "sheet"):
             records = self.records_at(way)
             if records is not None:  # none in these lines: the other records are not meant
                 return [path for path, _ in records[0]]
-            if paths := self.otherwise(way):
-                return paths
+            if found := list(self.documents_of(way)):
+                return [path for files in found for path in files]
         return []
+
+    def documents_of(self, reading: Reading) -> Iterator[list[str]]:
+        """Yield the files of each document of that name, the first to show first; a path is one."""
+        exact = self.exactly(reading)
+        yield from ([path] for path in exact)
+        paths = [] if exact else self._otherwise(reading)
+        while paths:
+            whole = self.only_seen(self.documents.whole(paths[:1]))
+            yield sorted(whole, key=lambda path: path not in paths)
+            paths = [path for path in paths if path not in whole]
 
     def exactly(self, reading: Reading) -> list[str]:
         """Return the paths of the documents with this path, id or docid."""
@@ -290,15 +283,15 @@ class Names:
         is_live = document_names.live_documents(self.connection, [f"{self.dataset}:{name}"])
         return self.only_seen([name]) if is_live else []
 
-    def otherwise(self, reading: Reading) -> list[str]:
-        """Return the paths of the documents that have the name other than as their path."""
-        name, found = self.own(reading.name), list[str]()
-        if reading.form != "title":
-            found = [member.path for member in self.documents.named(name)]
+    def _otherwise(self, reading: Reading) -> list[str]:
+        """Return the paths of the documents with this original, address or title."""
+        name = self.own(reading.name)
+        is_title = reading.form == "title"
+        found = [] if is_title else [one.path for one in self.documents.named(name)]
         if not found and "://" in name:
-            found = self.documents.whole(self._by_address.get(name, ()))
+            found = self._by_address.get(name, [])
         if not found and name:
-            found = self.documents.whole(self._by_title.get(_one_line(name), ()))
+            found = self._by_title.get(_one_line(name), [])
         return self.only_seen(found)
 
     def records_at(
@@ -306,8 +299,7 @@ class Names:
     ) -> tuple[list[tuple[str, int]], int] | None:
         """Return path and line of the records at a place of a file, and the file's last line.
 
-        The place is the given or the read one; without any these are all records, in line 0.
-        ``None`` if that is no file of records, and no records if there are none at the place.
+        Without a place these are all records, in line 0. ``None`` is no file of records.
         """
         name, parts = self.own(reading.name), reading.parts or {}
         is_name = reading.form not in ("title", "sheet") and not self.exactly(reading)
@@ -316,13 +308,11 @@ class Names:
             return None
         if given == WHOLE and not parts:
             return [(path, 0) for path in every], 0
-        part = parts.get("record") or parts.get("any") or DocumentPart(0, 0)
-        part = part if given == WHOLE else given
-        for file in self._record_files:
-            if name not in (file, _without_folder(file)):
-                continue
+        told = parts.get("record") or parts.get("any") or DocumentPart(0, 0)
+        part = told if given == WHOLE else given
+        for file in (one for one in self._record_files if name in (one, _without_folder(one))):
             records = paths_of_records(self.connection, self.dataset, file, part.first or 1, None)
-            seen = [one for one in records if self._seen.allows(f"{self.dataset}:{one[0]}")]
+            seen = [one for one in records if self.only_seen([one[0]])]
             if within := [one for one in seen if part.last is None or one[1] <= part.last]:
                 return within, seen[-1][1]
         return [], 0
@@ -332,13 +322,9 @@ class Names:
         return [path for path in paths if self._seen.allows(f"{self.dataset}:{path}")]
 
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
-        """Return the paths of all records of files with such a path, or name without folders.
-
-        Each may be a document with its own path; only JSON Lines files and mails have several.
-        """
-        files = [
-            one for one in self._record_files if is_named(one) or is_named(_without_folder(one))
-        ]
+        """Return the paths of all records of files with such a path, or name without folders."""
+        every = self._record_files
+        files = [one for one in every if is_named(one) or is_named(_without_folder(one))]
         found = paths_of_files(self.connection, self.dataset, files) if files else []
         return self.only_seen(found)
 
@@ -347,46 +333,41 @@ class Names:
         return name.removeprefix(f"{self.dataset}:")
 
     def keep_whole(self, tree: Filter) -> Filter:
-        """Extend the filter so that all files of a document that a name fits stay together.
+        """Extend a filter: conditions on names accept every name, and keep all files together.
 
-        Conditions on fields that name documents accept every name, those on
-        :data:`~catalog.core.filters.WORD_FIELDS` every value with the words.
+        Those on :data:`~catalog.core.filters.WORD_FIELDS` accept every value with the words.
         """
         match tree:
             case And() | Or():
                 return type(tree)(tuple(map(self.keep_whole, tree.parts)))
             case Not():
                 return Not(self.keep_whole(tree.part))
-        if tree.field in WORD_FIELDS:
-            return self._with_words(tree)
-        equal = Condition(tree.field, _NEGATED.get(tree.op, tree.op), tree.value)
-        if tree.field not in _NAMING or equal.op not in _TELLING:
+        if tree.field not in WORD_FIELDS | _NAMING:
             return tree
-        if not (paths := self._further(equal)):
+        by_words = tree.field in WORD_FIELDS
+        equal = replace(tree, op=_NEGATED.get(tree.op, tree.op))
+        if equal.op not in _EQUAL | ({Op.ALL} if by_words else _MATCHING):
             return tree
-        whole = Or((equal, Condition("path", Op.IN, paths)))
-        return Not(whole) if tree.op in _NEGATED else whole
+        whole = self._with_words(equal) if by_words else self._with_names(equal)
+        return whole if equal.op is tree.op else Not(whole)
 
     def _with_words(self, tree: Condition) -> Filter:
         """Return the condition with all values of the dataset that have the words of its values."""
-        if tree.op is not Op.ALL and tree.op not in _EQUAL | _NEGATED.keys():
-            return tree
-        found: list[tuple[MetadataScalar, ...]] = []
-        for value in tree.value if isinstance(tree.value, tuple) else (tree.value,):
-            words = set(_WORD.findall(value.casefold())) if isinstance(value, str) else set()
-            values = [] if value is None else [value]
-            if words:
+        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+        if tree.op is Op.ALL:
+            return And(tuple(self._with_words(Condition(tree.field, Op.EQ, one)) for one in values))
+        found: dict[MetadataScalar, None] = {}
+        for value in values:
+            found |= {} if value is None else {value: None}
+            if isinstance(value, str) and (words := {*_WORD.findall(value.casefold())}):
                 longest = max(words, key=len)
                 every = text_values(self.connection, self.dataset, tree.field, longest)
-                values += [one for one in every if words <= {*_WORD.findall(one.casefold())}]
-            found.append(tuple(values))
-        if tree.op is Op.ALL:
-            return And(tuple(Condition(tree.field, Op.IN, one) for one in found))
-        op = Op.NIN if tree.op in _NEGATED else Op.IN
-        return Condition(tree.field, op, tuple(dict.fromkeys(chain.from_iterable(found))))
+                fitting = (one for one in every if words <= {*_WORD.findall(one.casefold())})
+                found |= dict.fromkeys(fitting)
+        return Condition(tree.field, Op.IN, tuple(found))
 
-    def _further(self, tree: Condition) -> tuple[str, ...]:
-        """Return the paths of documents that are named but missed by the filter itself."""
+    def _with_names(self, tree: Condition) -> Filter:
+        """Extend the condition by the documents that are named but missed by the filter itself."""
         values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
         paths = {
             member.path: None
@@ -403,7 +384,7 @@ class Names:
             if isinstance(name, str) and (tree.op in _EQUAL or _NO_PLAIN_TEXT.search(name)):
                 whole = self.documents.whole(self.resolve(name))
                 paths |= {one: None for one in whole if prefix is None or f"{prefix}{one}" != name}
-        return tuple(paths)
+        return Or((tree, Condition("path", Op.IN, tuple(paths)))) if paths else tree
 
 
 def keep_whole(
@@ -412,18 +393,16 @@ def keep_whole(
     """Extend the filter like :meth:`Names.keep_whole` in each of the datasets."""
     if tree is None:
         return None
-    stamps = read_stamps(connection, datasets)
-    is_kept = seen.is_all and None not in stamps
-    key = stamps, datasets, repr(tree)
-    if is_kept and (known := _WHOLE.get(key)):
-        return known
-    trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
-    whole = next(iter(trees.values()))
-    if any(one != whole for one in trees.values()):
-        named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
-        whole = Or(tuple(named))
-    if is_kept:
-        _WHOLE.put(key, whole)
+    key = read_stamps(connection, datasets), datasets, repr(tree)
+    is_kept = seen.is_all and None not in key[0]
+    whole = _WHOLE.get(key) if is_kept else None
+    if whole is None:
+        trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
+        named = [And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items()]
+        first = trees[datasets[0]]
+        whole = first if all(one == first for one in trees.values()) else Or(tuple(named))
+        if is_kept:
+            _WHOLE.put(key, whole)
     return whole
 
 
@@ -450,10 +429,7 @@ def roles_in_force(settings: Settings, role: str | None) -> list[str]:
 
 
 def levels_seen(settings: Settings, role: str | None) -> frozenset[str] | None:
-    """Return the folded levels that every role in force may see; ``None`` without a role.
-
-    Raises :class:`InputError` for a role that the settings do not name.
-    """
+    """Return the folded levels that every role in force may see; ``None`` without a role."""
     in_force = roles_in_force(settings, role)
     roles = settings.answers.levels() if in_force else {}
     for one in in_force:
@@ -467,11 +443,7 @@ def levels_seen(settings: Settings, role: str | None) -> frozenset[str] | None:
 def role_scope(
     database: Database, settings: Settings, role: str | None, datasets: Iterable[str]
 ) -> Scope:
-    """Return the documents of the datasets that a call as this role may see; all without a role.
-
-    They are those that every role in force may see. A document is seen by who may see all its
-    levels, whatever their case. Raises as :func:`levels_seen` does.
-    """
+    """Return the documents of which every role in force may see all levels; all without a role."""
     seen = levels_seen(settings, role)
     if seen is None:
         return ALL

@@ -5,10 +5,9 @@ same topic, so vectors with any meaning are nearer to them than to passages in g
 
     agreement = mean over the passages of (mean cosine of the best 3 by words - mean) / deviation
 
-Vectors that have nothing to do with their texts have an agreement of 0; so have words that find
-random passages. If the agreement is low, a stretch from the middle of each passage is searched by
-its words. If the first hit usually contains it, the words work and the vectors are useless;
-otherwise the words are. No model is called.
+Vectors, or words, that have nothing to do with their texts have an agreement of 0. If it is low, a
+stretch from the middle of each passage is searched by its words. If the first hit usually contains
+it, the vectors are useless, otherwise the words are. No model is called.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ UselessLeg = Literal["lexical", "vector"]
 
 
 def refresh_agreement(library: Library, dataset: str) -> None:
-    """Measure and save the agreement, unless it was measured on the same passages before.
-
-    Raises like ``Indexes.sample``, and :class:`~catalog.core.errors.StoreError`.
-    """
+    """Measure and save the agreement, unless it was measured on the same passages before."""
     with library.database.read() as connection:
         seqs = draw_passages(connection, dataset, PASSAGES)
         is_enough = len(seqs) >= LEAST_PASSAGES
@@ -87,20 +83,17 @@ def find_useless_leg(
         probes = load_chunks(connection, dataset, drawn, damaged=[])
         ranked = {seq: search(one.text[:_CHARACTERS], _DEPTH) for seq, one in probes.items()}
         hit = load_chunks(connection, dataset, {*chain(*ranked.values())}, damaged=[])
-        near = {
-            seq: [
-                row
-                for row in ranked[seq]
-                if row in hit and hit[row].source_doc_id != one.source_doc_id
-            ][:_NEIGHBOURS]
-            for seq, one in probes.items()
-        }
+        near, standings = dict[int, list[int]](), list[float]()
+        for seq, one in probes.items():
+            own_id = one.source_doc_id
+            rows = [row for row in ranked[seq] if row in hit and hit[row].source_doc_id != own_id]
+            near[seq] = rows[:_NEIGHBOURS]
         asked = {vector_of(row) for seq, rows in near.items() for row in (seq, *rows)}
-        windows, standings = read_windows(connection, asked), list[float]()
+        windows = read_windows(connection, asked)
         for seq, rows in near.items():
             own = windows.rows[windows.seqs == vector_of(seq)]
             others = [windows.rows[windows.seqs == vector_of(row)] for row in rows]
-            cosines = [(rows @ own[0]).max() for rows in others if len(rows) and len(own)]
+            cosines = [(one @ own[0]).max() for one in others if len(one) and len(own)]
             if cosines:
                 spread = library.indexes.sample(dataset).spread(own[0])[1]
                 distance = float(np.mean(cosines)) - spread.mean

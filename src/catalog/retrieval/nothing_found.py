@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from catalog.core.errors import CatalogError
-from catalog.core.filters import And, Op, condition
 from catalog.core.params import SearchParams
 from catalog.core.text import counted
-from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.retrieval.legs import UNSEARCHABLE, UNWRITTEN
 from catalog.retrieval.passages import Passage
@@ -20,15 +17,17 @@ from catalog.retrieval.stages import StageLog
 from catalog.store.listing import allowed_documents, count_documents
 
 _WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
-_LISTED = ("file_type", "name", "after", "before")
-_NARROWING = (*_LISTED, "docs", "doc_ids", "filters", "similarity_threshold")
+_NARROWING = (
+    *("file_type", "name", "after", "before"),
+    *("docs", "doc_ids", "filters", "similarity_threshold"),
+)
 _NEAREST = 3  # documents to name if nothing was found
 
 
 def explain_nothing(
-    library: Library, params: SearchParams, request: SearchRequest, stages: StageLog
+    params: SearchParams, request: SearchRequest, stages: StageLog
 ) -> Iterator[str]:
-    """Explain why there is no result; name existing types or names instead."""
+    """Explain why there is no result."""
     if any(UNSEARCHABLE in report.note for report in stages.reports):
         yield f"{UNSEARCHABLE}: put words in quotes to find exactly these, or use other words"
     if any(UNWRITTEN in report.note for report in stages.reports):
@@ -38,27 +37,18 @@ def explain_nothing(
         yield f"a passage must contain {quoted} exactly: without the quotes its words may be apart"
     if params.agent is not None and not request.restriction.is_whole_dataset:
         yield f"agent {params.agent} restricts the search: see 'catalog agents'"
-    narrowing: dict[str, Any] = dict(_given(params, _LISTED))
-    if narrowing:  # a note must not reveal documents that the caller's own conditions hide
-        visible = request.visible
-        conditions = [] if visible.filter is None else [visible.filter]
-        if visible.scope.ids is not None:
-            conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
-        narrowing["filters"] = And(tuple(conditions)) if conditions else None
-        browse = DocumentCatalog(library)
-        yield from browse.query(dataset=list(visible.datasets), limit=1, **narrowing).notes
-
-
-def _given(params: SearchParams, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    return ((name, value) for name in names if (value := getattr(params, name)) is not None)
 
 
 def tell_searched(library: Library, params: SearchParams, request: SearchRequest) -> str:
     """Describe how, where and under which conditions the search ran."""
     with library.database.read() as connection:
         count = count_documents(connection, allowed_documents(request.restriction), sys.maxsize)
-    given = _given(params, _NARROWING)
-    conditions = [f"{name}={it}" if isinstance(it, str | float) else name for name, it in given]
+    given = {name: getattr(params, name) for name in _NARROWING}
+    conditions = [
+        f"{name}={it}" if isinstance(it, str | float) else name
+        for name, it in given.items()
+        if it is not None
+    ]
     conditions += ["quotes"] if request.query.required else []
     where = " and ".join(map(repr, request.restriction.datasets))
     within = f" with {', '.join(conditions)}" if conditions else ""

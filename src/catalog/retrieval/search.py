@@ -582,7 +582,7 @@ def to_results(
         notes.append(f"{len(lost) - _DAMAGED} more documents are damaged: run 'catalog doctor'")
     searched, nearest = None, list[str]()
     if not results:
-        notes += explain_nothing(parts.library, params, request, stages)
+        notes += explain_nothing(params, request, stages)
         searched = tell_searched(parts.library, params, request)
         nearest = find_nearest(request, lambda loose: gather(parts, loose, StageLog()).passages)
     return SearchResults(

@@ -95,7 +95,7 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
     @property
     def llm(self) -> LanguageModel | None:
         """The language model that writes, if any does."""
-        return self._llm or (self._service or shared_service()).library.optional_llm
+        return self._llm or (self._service or shared_service()).library.llm_of(None)
 
     def retrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes of the answer, without answering."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.visitors import replacement_traverse
 
-from catalog.core.dates import seconds_since_epoch, timestamp_to_date
+from catalog.core.dates import seconds_since_epoch
 from catalog.core.filters import (
     CHUNK_FIELDS,
     DATE_FIELDS,
@@ -160,12 +160,6 @@ def count_documents(connection: Connection, allowed: ColumnElement[bool], most: 
     """Count the allowed documents, up to ``most``."""
     query = select(documents.c.id).where(allowed).limit(most)
     return connection.scalar(select(func.count()).select_from(query.subquery())) or 0
-
-
-def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
-    """Return the sorted paths of the allowed documents."""
-    query = select(documents.c.path).where(allowed).order_by(documents.c.path)
-    return list(connection.scalars(query))
 
 
 def list_document_ids(
@@ -303,10 +297,3 @@ def describe_documents(
         elif value is not None:
             listed[id_].tags.append(value)
     return listed
-
-
-def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
-    """Return the first and the last day (UTC) of allowed documents, ``None`` without any date."""
-    query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
-    first, last = connection.execute(query).one()
-    return None if first is None else (timestamp_to_date(first), timestamp_to_date(last))

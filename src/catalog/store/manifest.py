@@ -120,18 +120,17 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
     }
 
 
-def find_incomplete(connection: Connection, dataset: str) -> list[tuple[str, int, int]]:
-    """Return files with another number of documents than recorded, sorted by name.
+def find_incomplete(connection: Connection, dataset: str) -> list[str]:
+    """Return ``FILE has 1 of 2`` for files with another number of documents than recorded, sorted.
 
-    Each comes with its number and the recorded number. Files that the next update reads anyway are
-    left out.
+    Files that the next update reads anyway are left out.
     """
     of_it = (documents.c.dataset == dataset) & (documents.c.file == manifest.c.file)
     count = select(func.count()).where(of_it).scalar_subquery()
     is_read = (manifest.c.dataset == dataset) & manifest.c.state.in_(("done", "kept"))
     query = select(manifest.c.file, count, manifest.c.documents)
     rows = connection.execute(query.where(is_read, manifest.c.documents != count))
-    return sorted((file, has, noted) for file, has, noted in rows)
+    return sorted(f"{file} has {has} of {noted}" for file, has, noted in rows)
 
 
 def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -> list[str]:

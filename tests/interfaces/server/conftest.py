@@ -12,7 +12,7 @@ import uvicorn
 
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.home_socket import Greeting, Remote
+from catalog.interfaces.home_socket import Greeting, ask_server
 from catalog.interfaces.home_socket import listening as listening_in
 from catalog.interfaces.server.asgi import answer_calls, build_app
 from catalog.interfaces.server.security import Address
@@ -145,6 +145,24 @@ def listening(app, port=0):
         stop()
 
 
+class Remote:
+    """Asks the home's server."""
+
+    def __init__(self, home, key):
+        self._server = home, key
+
+    def ask(self, verb, arguments, seconds=None):
+        call = {"verb": verb, "arguments": arguments, "form": None}
+        (message,) = ask_server(*self._server, call, seconds)
+        return message["data"]
+
+    def printed(self, verb, arguments, form, *, streamed=False):
+        """What comes as it is written, and the rest: output, errors, code."""
+        call = {"verb": verb, "arguments": arguments, "form": form, "streamed": streamed}
+        *parts, rest = ask_server(*self._server, call)
+        return [part["write"] for part in parts], (rest["out"], rest["err"], rest["code"])
+
+
 @contextmanager
 def serving(engine, home, *, key=KEY, serve=None):
     """The engine as ``catalog serve`` answers this user's processes; yields how to ask it."""
@@ -152,6 +170,4 @@ def serving(engine, home, *, key=KEY, serve=None):
     workers = Workers(serve.max_concurrent, serve.timeout_seconds)
     greeting = Greeting(os.getpid(), 8180, key, serve.timeout_seconds)
     with listening_in(home, greeting, answer_calls(engine, workers)):
-        remote = Remote(home, key)
-        yield remote
-        remote.close()
+        yield Remote(home, key)

@@ -7,6 +7,7 @@ import re
 import socket
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from inspect import isclass
 from multiprocessing.connection import Listener, Pipe
@@ -33,14 +34,13 @@ from catalog.interfaces.calls import VERBS
 from catalog.interfaces.home_socket import (
     Greeting,
     OtherSettingsError,
-    Remote,
     ServerGoneError,
     listening,
     server_of,
     socket_of,
 )
 from catalog.interfaces.terminal import Form, render
-from interfaces.server.conftest import KEY
+from interfaces.server.conftest import KEY, Remote
 
 GREETING = Greeting(os.getpid(), 8180, KEY, 20.0)
 KINDS = [
@@ -62,17 +62,6 @@ def made(kind):
     if kind is MissingExtraError:
         return kind("this", "llm")
     return kind("so it is: “ü”")
-
-
-def printed(remote, verb, arguments, form, **how):
-    """What comes as it is written, and the rest: output, errors, code."""
-    parts, rest = [], []
-
-    def following():
-        rest.append((yield from remote.run_command(verb, arguments, form, **how)))
-
-    parts.extend(following())
-    return parts, rest[0]
 
 
 @contextmanager
@@ -108,7 +97,7 @@ def test_a_server_prints_and_answers_as_the_engine_does(engine, served, home, ve
         "multi_get": {"patterns": ["*.md"]},
     }.get(verb, {})
     with served(engine, home) as remote:
-        parts, (out, _, code) = printed(remote, verb, arguments, form)
+        parts, (out, _, code) = remote.printed(verb, arguments, form)
         assert (parts, code) == ([], 0)
         own = render(verb, engine.answer(verb, arguments), Form(**form)).out
         assert TIMES.sub("", out) == TIMES.sub("", own)
@@ -151,23 +140,15 @@ def test_a_defect_and_an_overloaded_server_are_reported(stub, served, home):
         gate.set()
 
 
-def test_calls_at_once_have_a_connection_each_and_later_ones_use_them_again(stub, served, home):
+def test_calls_at_once_do_not_wait_for_one_another(stub, served, home):
     barrier = threading.Barrier(3)
 
     def meets(operation, arguments):
-        if arguments["together"]:
-            barrier.wait(20)
+        barrier.wait(20)
         return {}
 
-    with served(stub(meets), home) as remote:
-        for count in (3, 1, 1, 3):
-            arguments = ("get", {"together": count == 3})
-            threads = [threading.Thread(target=remote.ask, args=arguments) for _ in range(count)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(20)
-            assert len(remote._idle) == 3
+    with served(stub(meets), home) as remote, ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(remote.ask, ["get"] * 3, [{}] * 3)) == [{}] * 3
 
 
 def test_a_server_that_starts_again_is_asked_on_a_new_connection(engine, served, home):
@@ -176,7 +157,6 @@ def test_a_server_that_starts_again_is_asked_on_a_new_connection(engine, served,
         assert remote.ask("get", {"reference": "bread.txt"})
     with served(engine, home):
         assert remote.ask("get", {"reference": "bread.txt"})
-        remote.close()
     with pytest.raises(ServerGoneError):
         remote.ask("get", {"reference": "bread.txt"})
 
@@ -260,13 +240,13 @@ def test_text_that_is_not_unicode_is_asked_like_any_other(engine, served, home):
 
 def test_an_answer_comes_as_it_is_written_and_is_the_one_that_comes_whole(engine, served, home):
     with served(engine, home) as remote:
-        parts, (out, err, code) = printed(remote, "ask", ASKED, {}, streamed=True)
-        _, (whole, _, _) = printed(remote, "ask", ASKED, {})
+        parts, (out, err, code) = remote.printed("ask", ASKED, {}, streamed=True)
+        _, (whole, _, _) = remote.printed("ask", ASKED, {})
         assert parts[0].startswith("Rotate the API keys every ninety days")
         assert "".join(parts) + out == whole
         assert (code, "passages in " in err) == (0, True)
         with pytest.raises(InputError, match="nobody"):
-            printed(remote, "ask", ASKED | {"role": "nobody"}, {}, streamed=True)
+            remote.printed("ask", ASKED | {"role": "nobody"}, {}, streamed=True)
         assert remote.ask("browse", {})["total"] == 3
 
 
@@ -279,7 +259,7 @@ def test_a_server_that_breaks_off_is_passed_over_only_before_anything_came(home,
             connection.send_bytes(json.dumps({"write": sent}).encode())
 
     with stranger(home, behave), pytest.raises(error):
-        printed(Remote(home, KEY), "ask", ASKED, {}, streamed=True)
+        Remote(home, KEY).printed("ask", ASKED, {}, streamed=True)
 
 
 def test_only_the_owner_can_open_it_whatever_the_umask(tmp_path):

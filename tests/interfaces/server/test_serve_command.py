@@ -20,13 +20,14 @@ from catalog.core.files import settings_key
 from catalog.core.settings import Settings
 from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.home_socket import NearestEngine, Remote, ServerGoneError, server_of
+from catalog.interfaces.home_socket import NearestEngine, ServerGoneError, server_of
 from catalog.interfaces.server import asgi as run
 from catalog.interfaces.server.listen import bind_socket
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import WordEncoder
+from interfaces.server.conftest import Remote
 from processes import Forked
 
 SCRIPT = Path(__file__).with_name("serve_words.py")
@@ -138,7 +139,6 @@ def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, bu
     assert not (built / "serve.sock").exists()
     with pytest.raises(ServerGoneError):
         remote.ask(*GET)
-    remote.close()
 
 
 def test_control_c_stops_it_in_the_same_way(serve, built):
@@ -191,7 +191,6 @@ def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     assert httpx.get(url, headers={"authorization": f"Bearer {token}"}).status_code == 200
     remote = Remote(built, found.key)
     assert remote.ask(*GET)["path"] == "bread.txt"
-    remote.close()
 
 
 def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(serve, built):

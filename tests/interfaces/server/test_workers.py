@@ -85,11 +85,6 @@ def test_more_than_four_for_each_thread_do_not_wait():
     asyncio.run(go())
 
 
-def test_its_threads_hold_up_no_exit():
-    seen = asyncio.run(Workers(1, 20).run(threading.current_thread))
-    assert seen.daemon
-
-
 def test_the_work_of_a_call_ends_soon_after_its_time(tmp_path):
     """Nobody waits for it, and it would keep a thread from the next call."""
     database, ended = Database.at(tmp_path), threading.Event()

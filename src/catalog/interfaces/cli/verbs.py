@@ -238,25 +238,26 @@ def _ask_server(
     """Return the output of the store's server; ``None`` without one of the same settings."""
     from catalog.interfaces.home_socket import (
         OtherSettingsError,
-        Remote,
         ServerGoneError,
+        ask_server,
         socket_of,
     )
 
     home = home_folder(store.home)
     if not socket_of(home).exists():
         return None
-    remote = Remote(home, settings_key(home, store.preset))
     streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
+    call = {"verb": verb, "arguments": dict(arguments), "form": dict(form), "streamed": streamed}
+    message: dict[str, Any] = {}
     try:
-        return _write_parts(remote.run_command(verb, arguments, form, streamed=streamed))
+        for message in ask_server(home, settings_key(home, store.preset), call):
+            _write_now(message.get("write", ""))
+        return message["out"], message["err"], message["code"]
     except OtherSettingsError:
         complain(f"the server of {home} has other settings, so this command answers without it")
         return None
     except ServerGoneError:
         return None
-    finally:
-        remote.close()
 
 
 @command

@@ -6,13 +6,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
-from queue import SimpleQueue
-from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from catalog.core.bounded_calls import ending_at
 from catalog.core.errors import CatalogError, OutOfTimeError, ServingError
@@ -31,26 +28,18 @@ class Workers:
     """At most ``max_threads`` threads; four times as many calls may wait for one.
 
     A thread cannot be stopped from outside: after ``seconds`` the call itself ends at its next SQL
-    statement or :func:`~catalog.core.bounded_calls.check_time`. Threads start when first needed and
-    do not delay the exit. ``check`` is called before each call's work; its error becomes the
-    call's.
+    statement or :func:`~catalog.core.bounded_calls.check_time`. ``check`` is called before each
+    call's work; its error becomes the call's. ``pending`` calls run or wait, including abandoned
+    ones.
     """
 
     def __init__(
         self, max_threads: int, seconds: float, check: Callable[[], None] = lambda: None
     ) -> None:
-        self._max_threads = max_threads
-        self._seconds = seconds
-        self._check = check
-        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._lock = Lock()
-        self._threads = 0
-        self._pending = 0
-
-    @property
-    def pending(self) -> int:
-        """Return the number of calls that run or wait, including abandoned ones."""
-        return self._pending
+        self._threads = ThreadPoolExecutor(max_threads, "catalog-serve")
+        self._most, self._seconds = max_threads * (1 + _WAITING_PER_THREAD), seconds
+        self._check, self._lock = check, threading.Lock()
+        self.pending = 0
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
         """Run the work in a thread and return its result, or raise its error.
@@ -78,43 +67,24 @@ class Workers:
             raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
 
     def _submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
-        context, deadline = copy_context(), monotonic() + self._seconds
+        deadline = monotonic() + self._seconds
 
         def bounded() -> ResultT:
+            self._check()
             with ending_at(deadline):
                 return work()
 
-        future: Future[ResultT] = Future()
         with self._lock:
-            if self._pending >= self._max_threads * (1 + _WAITING_PER_THREAD):
-                raise ServingError(f"{self._pending} requests are waiting: try again in a moment")
-            self._pending += 1
-            starts = self._threads < min(self._max_threads, self._pending)
-            self._threads += starts
-        self._calls.put((future, partial(context.run, bounded)))
-        if starts:
-            Thread(target=self._answer, name="catalog-serve", daemon=True).start()
+            if self.pending >= self._most:
+                raise ServingError(f"{self.pending} requests are waiting: try again in a moment")
+            self.pending += 1
+        future = self._threads.submit(copy_context().run, bounded)
+        future.add_done_callback(self._leave)
         return future
 
-    def _answer(self) -> None:
-        while True:
-            future, work = self._calls.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    self._check()
-                    result = work()
-                except BaseException as error:  # noqa: BLE001 - told to whoever waits
-                    self._leave()
-                    future.set_exception(error)
-                else:
-                    self._leave()
-                    future.set_result(result)
-            else:
-                self._leave()
-
-    def _leave(self) -> None:
+    def _leave(self, _: Future[ResultT]) -> None:
         with self._lock:
-            self._pending -= 1
+            self.pending -= 1
 
 
 def warm_in_background(engine: Engine, done: Callable[[], None] = lambda: None) -> None:
