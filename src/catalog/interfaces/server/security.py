@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse
 
 from catalog.core.errors import ConfigError
 from catalog.core.scope import asked_as
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 ROLE = "catalog_role"  # the key of the sender's role in the state of a request
 PASS = "catalog_pass"  # noqa: S105  # the name of a browser's cookie
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
-_MAX_DIGITS = 19  # of a length; more is nobody's
 _METHODS = ("GET", "POST", "DELETE")
 _HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _NOT_INCLUDED = (
@@ -161,32 +164,28 @@ class HostCheck:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "not offered"})
             return
-        hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._is_own_name(hosts[0]):
             message = "this server does not have that host name: see IDX_SERVE__ALLOWED_HOSTS"
             await send_error(send, 421, "WrongHost", message)
         elif not all(map(self._is_allowed_origin, origins)):
-            message = (
-                "pages of that origin may not call this server: see IDX_SERVE__ALLOWED_ORIGINS"
-            )
+            message = "pages of that origin may not call it: see IDX_SERVE__ALLOWED_ORIGINS"
             await send_error(send, 403, "WrongOrigin", message)
-        elif not self._is_asked_by_a_person(scope, origins):
+        elif not self._is_asked_by_a_person(scope["method"], headers):
             await send_error(send, 403, "WrongOrigin", "another site's page asks")
         else:
             await self._app(scope, receive, _with_headers(send))
 
-    def _is_asked_by_a_person(self, scope: Scope, origins: Sequence[str]) -> bool:
+    def _is_asked_by_a_person(self, method: str, headers: Headers) -> bool:
         """Return whether no other site's page asks, unless it is allowed or leads a person here."""
-        sites, modes, kinds = (
-            _header_values(scope, b"sec-fetch-" + name) for name in (b"site", b"mode", b"dest")
-        )
-        is_early = bool(_header_values(scope, b"sec-purpose"))  # before anybody follows the link
-        if set(sites) <= {"same-origin", "none"}:
+        if set(headers.getlist("sec-fetch-site")) <= {"same-origin", "none"}:
             return True
-        if any(_normalise_origin(origin) in self._origins for origin in origins):
+        if any(_normalise_origin(one) in self._origins for one in headers.getlist("origin")):
             return True
-        is_link = scope["method"] in ("GET", "HEAD") and modes == ["navigate"]
-        return is_link and kinds in (["document"], []) and not is_early
+        is_link = method in ("GET", "HEAD") and headers.getlist("sec-fetch-mode") == ["navigate"]
+        is_early = "sec-purpose" in headers  # before anybody follows the link
+        return is_link and headers.getlist("sec-fetch-dest") in (["document"], []) and not is_early
 
     def _is_own_name(self, name: str) -> bool:
         parts = split_host_port(name)
@@ -237,38 +236,31 @@ class TokenCheck:
         if scope["type"] != "http" or scope["path"] in self._open_paths:
             await self._app(scope, receive, send)
             return
-        values = _header_values(scope, b"authorization")
-        found = self._find(values[0]) if len(values) == 1 else None
-        if found is None and not values:
-            found = self._find_pass(scope)
-        if found is None and self._login:
-            await _redirect_to_login(send, self._login, scope)
+        headers = Headers(scope=scope)
+        values = headers.getlist("authorization")
+        scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+        found = (
+            _same_secret(given.strip(" \t"), self._roles) if scheme.lower() == "bearer" else None
+        )
+        if not values:
+            found = _same_secret(
+                cookie_parser(headers.get("cookie", "")).get(PASS, ""), self._passes
+            )
+        if found is None and self._login:  # it leads back to where the browser was
+            query = scope["query_string"]
+            asked = quote(scope["path"].encode() + b"?" * bool(query) + query)
+            place = f"{self._login}?next={asked}" if scope["method"] == "GET" else self._login
+            await RedirectResponse(place, 303)(scope, receive, send)
             return
         if found is None:
             challenge = {"www-authenticate": 'Bearer realm="catalog"'}
             message = "send 'Authorization: Bearer …' with the server's token"
             await send_error(send, 401, "Unauthorized", message, challenge)
             return
-        role = found[0]
+        (role,) = found
         scope = {**scope, "state": {**scope.get("state", {}), ROLE: role}}
         with asked_as(role):
             await self._app(scope, receive, send)
-
-    def _find(self, header: str) -> tuple[str | None] | None:
-        """Return the role of the token that a header bears; ``None`` for a wrong token."""
-        scheme, _, given = header.partition(" ")
-        found = _same_secret(given.strip(" \t").encode("latin-1"), self._roles)
-        return found if scheme.lower() == "bearer" else None
-
-    def _find_pass(self, scope: Scope) -> tuple[str | None] | None:
-        """Return the role of the pass in a cookie; ``None`` without a valid one."""
-        pairs = ";".join(_header_values(scope, b"cookie")).split(";")
-        given = [
-            value
-            for name, _, value in (one.strip().partition("=") for one in pairs)
-            if name == PASS
-        ]
-        return _same_secret(given[0].encode("latin-1"), self._passes) if len(given) == 1 else None
 
 
 def page_pass(token: str) -> str:
@@ -276,26 +268,17 @@ def page_pass(token: str) -> str:
     return hmac.new(token.encode(), b"a browser may see the page", "sha256").hexdigest()
 
 
-def _same_secret(sent: bytes, roles: Mapping[bytes, str | None]) -> tuple[str | None] | None:
+def _same_secret(sent: str, roles: Mapping[bytes, str | None]) -> tuple[str | None] | None:
     """Return the role of the secret that was sent; ``None`` if there is no such secret.
 
     All are compared, each in the same time, so that the time does not tell which is near.
     """
-    same = [secret for secret in roles if hmac.compare_digest(sent, secret)]
+    same = [secret for secret in roles if hmac.compare_digest(sent.encode("latin-1"), secret)]
     return (roles[same[0]],) if same else None
 
 
-async def _redirect_to_login(send: Send, login: str, scope: Scope) -> None:
-    """Send the browser to the login page, which leads back to where it was."""
-    asked = scope["path"].encode() + b"?" * bool(scope["query_string"]) + scope["query_string"]
-    place = f"{login}?next={quote(asked)}" if scope["method"] == "GET" else login
-    headers = [(b"location", place.encode("ascii")), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
 class BodyLimit:
-    """Pass on requests whose body has at most ``max_bytes``."""
+    """Pass on requests whose body has at most ``max_bytes``, after it was read."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -305,18 +288,6 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        lengths = _header_values(scope, b"content-length")
-        if not lengths and _header_values(scope, b"transfer-encoding"):
-            await self._read_whole(scope, receive, send)
-        elif not all(length.isdecimal() and len(length) < _MAX_DIGITS for length in lengths):
-            await send_error(send, 400, "BadRequest", "Content-Length is not a valid number")
-        elif any(int(length) > self._max_bytes for length in lengths):
-            await self._refuse(send)
-        else:
-            await self._app(scope, receive, send)
-
-    async def _read_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read a body of unknown length before it is passed on."""
         body, has_more = bytearray(), True
         while has_more:
             message = await receive()
@@ -325,24 +296,16 @@ class BodyLimit:
             body += message.get("body", b"")
             has_more = message.get("more_body", False)
             if len(body) > self._max_bytes:
-                await self._refuse(send)
+                told = f"the body is larger than {self._max_bytes} bytes"
+                told += ": see IDX_SERVE__MAX_BODY_BYTES"
+                await send_error(send, 413, "TooLarge", told, {"connection": "close"})
                 return
-        messages: list[Message] = [
-            {"type": "http.request", "body": bytes(body), "more_body": False}
-        ]
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replay() -> Message:
-            return messages.pop() if messages else await receive()
+            return whole.pop() if whole else await receive()
 
         await self._app(scope, replay, send)
-
-    async def _refuse(self, send: Send) -> None:
-        message = f"the body is larger than {self._max_bytes} bytes: see IDX_SERVE__MAX_BODY_BYTES"
-        await send_error(send, 413, "TooLarge", message, {"connection": "close"})
-
-
-def _header_values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
 def _parse_allowed_host(text: str) -> tuple[str, int | None]:
