@@ -444,10 +444,11 @@ def _find_named(
     note = f"the place in {reference!r} cannot be read, so this is the whole document"
     unfit: list[tuple[Reading, list[NamedPart]]] = []
     for way in readings(reference):
-        if records := _find_records(named, way, given):
+        exact = [names for names in named if names.exactly(way)]
+        if not exact and (records := _find_records(named, way, given)):
             return records
         fitting: list[list[NamedPart]] = []
-        for names in named:
+        for names in exact or named:
             for files in names.documents_of(way):
                 if parts := _cut_named(names, files, way, given):
                     fitting.append(parts)
@@ -491,9 +492,8 @@ def _cut_named(
         return _parts(names, files, given)
     read = {one: NamedPart(names.dataset, one).places(names.connection) for one in files}
     for path, places in read.items():
-        second = "any" if names.own(way.name) in files else "second"
-        units = ("moment", "time", second) if places.timed else ()
-        fits = map(way.parts.get, (*units, places.places.unit, "any"))
+        units = ("moment", "time", "any" if names.exactly(way) else "second")
+        fits = map(way.parts.get, (*(units if places.timed else ()), places.places.unit, "any"))
         part = next(filter(None, fits), None)
         if part is None:
             continue

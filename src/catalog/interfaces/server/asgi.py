@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
 
 MCP = "/mcp"
-_UNKNOWN_FILE = (-1, -1)
 
 
 def answer_calls(
@@ -158,27 +157,22 @@ def store_unchanged_check(store: Path) -> Callable[[], None]:
     After a change the server still has the old file open, to which its indexes belong. Then the
     check raises :class:`StoreReplacedError`. A file that cannot be examined counts as unchanged.
     """
-    before = _file_identity(store)
+
+    def identity() -> tuple[int, int] | None:
+        try:
+            status = store.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_dev, status.st_ino
 
     def check() -> None:
-        if _file_identity(store) not in (before, _UNKNOWN_FILE):
-            raise StoreReplacedError(
-                f"{store} was deleted or replaced since this server opened it; start the server "
-                "again"
-            )
+        with suppress(OSError):
+            if identity() != before:
+                told = f"{store} was deleted or replaced since this server opened it"
+                raise StoreReplacedError(f"{told}; start the server again")
 
+    before = identity()
     return check
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return device and number of the file; ``None`` if it does not exist."""
-    try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        return _UNKNOWN_FILE
-    return status.st_dev, status.st_ino
 
 
 def serve(
