@@ -473,10 +473,8 @@ def _find_records(
     if at_place and not any(total for *_, total in at_place):
         names, file = at_place[-1][0], at_place[-1][0].own(way.name)
         paths = names.records(file.__eq__)
-        raise DocumentReferenceError(
-            f"{file} has {len(paths):,} documents: one of them is {paths[0]}, {file}:12 the record "
-            f"in line 12, multi_get {file} returns all"
-        )
+        few = f"one of them is {paths[0]}, {file}:12 the record in line 12, multi_get {file} all"
+        raise DocumentReferenceError(f"{file} has {len(paths):,} documents: {few}")
     return [
         [NamedPart(of.dataset, path, DocumentPart(at, at), (), total) for path, at in records]
         for of, records, total in at_place

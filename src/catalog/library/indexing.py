@@ -322,13 +322,10 @@ class Indexer:
         """Name a model for the languages of the passages, if the model in use lacks them."""
         model = self._library.wanted_model.model
         languages = self._library.indexes.lexical(dataset).languages()
-        if not (share := foreign_share(languages, profile_of(model).languages)):
-            return ()
-        return (
-            f"{share:.0%} of the passages are in languages that {model} does not know, so only "
-            "their words are searched: --preset multilingual has a model that knows a hundred "
-            f"({install_command('multilingual')})",
-        )
+        share = foreign_share(languages, profile_of(model).languages)
+        told = f"{share:.0%} of the passages are in languages that {model} does not know, so only "
+        told += "their words are searched: --preset multilingual has a model that knows a hundred "
+        return (f"{told}({install_command('multilingual')})",) if share else ()
 
 
 def derive_words(library: Library, dataset: str, later: dict[str, str]) -> None:
