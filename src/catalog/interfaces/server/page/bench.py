@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from catalog.core.errors import InputError, NotReadyError
-from catalog.core.ids import sha256_hex
 from catalog.core.lru_cache import LRUCache
 from catalog.core.user_search import Ranking
 from catalog.evaluation.backends import Backends, SearchBackend
@@ -268,28 +267,10 @@ class Bench:
         fields = {"path": path, "grade": grade, "by": by, "at": _now(), "settled": True}
         judgement = _checked(Judgement, fields)
         with changing_golden(self.file(name)) as queries:
-            found = _require_question(name, queries, question, None)
+            found = find_question(queries, "", question)
+            if found is None:
+                raise InputError(f"{name} has no question {question[:60]!r}")
             queries[queries.index(found)] = add_judgement(found, judgement)
-
-    def remove(self, name: str, question: str, seen: str) -> None:
-        """Remove a question with its labels and judgements, if it is still as it was ``seen``."""
-        with changing_golden(self.file(name)) as queries:
-            queries.remove(_require_question(name, queries, question, seen))
-
-    def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
-        """Change the text, kind, difficulty and note of a question, or add one; return its id."""
-        with changing_golden(self.file(name)) as queries:
-            fields = dict(fields)
-            seen, known_as = fields.pop("seen", ""), fields.get("id") or ""
-            found = _require_question(name, queries, known_as, seen) if known_as else None
-            known = {"id": next_id(queries)} if found is None else found.model_dump()
-            edited = _checked(GoldenQuery, {**known, **fields, "id": known["id"]})
-            same = find_question(queries, edited.query)
-            if same is not None and same.id != edited.id and same.filters == edited.filters:
-                raise InputError(f"{same.id} asks the same already")
-            at = len(queries) if found is None else queries.index(found)
-            queries[at : at + 1] = [edited]
-        return str(known["id"])
 
     def _judge(self, shown: Shown, change: Callable[[GoldenQuery], GoldenQuery]) -> str:
         with changing_golden(self.file(shown.golden)) as queries:
@@ -312,23 +293,6 @@ def _key_of(spec: str, dataset: str, query: GoldenQuery, stamp: Hashable) -> tup
 
 def _has_failed(ready: Future[SearchBackend]) -> bool:
     return ready.done() and ready.exception() is not None
-
-
-def state_of(query: GoldenQuery) -> str:
-    """Return a short hash of all that a question says."""
-    return sha256_hex(query.model_dump_json())[:16]
-
-
-def _require_question(
-    golden: str, queries: Sequence[GoldenQuery], question: str, seen: str | None
-) -> GoldenQuery:
-    """Return a question by its id; it must be as it was ``seen``, if that is given."""
-    found = find_question(queries, "", question)
-    if found is None:
-        raise InputError(f"{golden} has no question {question[:60]!r}")
-    if seen not in (None, state_of(found)):
-        raise InputError(f"{found.id} was changed since that page was shown: look again")
-    return found
 
 
 def find_question(queries: Sequence[GoldenQuery], text: str, name: str = "") -> GoldenQuery | None:

@@ -16,8 +16,6 @@ from catalog.core.text import counted
 from catalog.evaluation.backends import RecordedBackend, require_run
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import (
-    DIFFICULTIES,
-    KINDS,
     GoldenSet,
     find_allowed_documents,
     find_dataset_problems,
@@ -29,7 +27,7 @@ from catalog.evaluation.report import render_report
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import Interval, mean_interval
 from catalog.interfaces.server.http_errors import http_status
-from catalog.interfaces.server.page.bench import Bench, find_question, state_of
+from catalog.interfaces.server.page.bench import Bench
 from catalog.interfaces.server.page.state import Form, Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs
 
@@ -50,8 +48,6 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
         "dataset": asked.get("dataset", ""),
         "datasets": bench.library.datasets(),
         "error": "",
-        "kinds": KINDS,
-        "difficulties": DIFFICULTIES,
         "questions": [],
         "total": 0,
         "first": 0,
@@ -60,8 +56,6 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
         "tests": [],
         "agreements": [],
         "conflicts": [],
-        "edited": None,
-        "seen": "",
         "sets": [(one, _describe(bench, one)) for one in bench.sets()] if not name else [],
     }
     if not name:
@@ -70,8 +64,6 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
         golden = GoldenSet(name, tuple(bench.queries(name)))
         view["dataset"] = dataset = view["dataset"] or bench.dataset_of(golden.queries)
         view |= _turn(golden, {"set": name, "by": by, "dataset": dataset}, asked.get("from", ""))
-        view["edited"] = edited = find_question(golden.queries, "", asked.get("id", ""))
-        view["seen"] = "" if edited is None else state_of(edited)
         view["tests"] = [
             (one, one.test, _axis(one.test.interval)) for one in preference_tests(golden)
         ]
@@ -111,18 +103,11 @@ def _turn(golden: GoldenSet, asked: Mapping[str, str], place: str) -> View:
 
 
 def save_question(bench: Bench, form: Form) -> str:
-    """Settle a conflict, keep or remove a question, and return the address of the set."""
+    """Settle a conflict, and return the address of the set."""
     name, by = form.get("set", ""), form.get("by", "").strip()
-    if "path" in form:
-        if not by:
-            raise InputError("give your name, to settle what people graded differently")
-        bench.settle(name, form.get("id", ""), form["path"], form.get("grade", ""), by)
-    elif "remove" in form:
-        bench.remove(name, form.get("id", ""), form.get("seen", ""))
-    else:
-        texts = {key: form.get(key, "").strip() for key in ("id", "seen", "query", "note")}
-        chosen = {key: form.get(key) or None for key in ("kind", "difficulty")}
-        bench.edit(name, {**texts, **chosen})
+    if not by:
+        raise InputError("give your name, to settle what people graded differently")
+    bench.settle(name, form.get("id", ""), form.get("path", ""), form.get("grade", ""), by)
     about = {"set": name, "by": by, "dataset": form.get("dataset", "")}
     return f"/sets?{urlencode({key: value for key, value in about.items() if value})}"
 
