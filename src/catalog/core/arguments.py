@@ -64,12 +64,12 @@ def _python_model(kind: type[Params]) -> type[BaseModel]:
 
 
 def build_model(
-    name: str, parameters: Iterable[Param], *, about: str | None = None, base: Any = None
+    name: str, parameters: Iterable[Param], *, about: str | None = None, strict: bool = True
 ) -> type[Any]:
-    """Build a pydantic model of parameters, strict without a base; arguments may use aliases."""
+    """Build a pydantic model of parameters; one that is not strict reads text as numbers, too."""
     from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-    strict = {"model_config": ConfigDict(extra="forbid", strict=True)}
+    config = {"model_config": ConfigDict(extra="forbid", strict=strict)}
     by_name = {one.name: one for one in parameters}
     definitions: Any = {
         name: (
@@ -93,7 +93,7 @@ def build_model(
     validators: Any = {"take_aliases": model_validator(mode="before")(take_aliases)}
     model: type[Any] = create_model(
         name,
-        __base__=base or type("_Strict", (BaseModel,), strict),
+        __base__=type("_Arguments", (BaseModel,), config),
         __doc__=(about or "").partition("\n")[0] or None,
         __validators__=validators,
         **definitions,

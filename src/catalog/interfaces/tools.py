@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from catalog.core.arguments import argument_names, build_model, rename_arguments, validation_message
 from catalog.core.errors import (
@@ -84,12 +84,6 @@ class ToolResult(NamedTuple):
         return bool(self.data["status"] == "error")
 
 
-class ToolArguments(BaseModel):
-    """Base of the arguments of a tool, whose numbers may be text."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 @dataclass(frozen=True)
 class Tool:
     """A verb under another name.
@@ -126,11 +120,10 @@ class Tool:
         return taken
 
     @cached_property
-    def arguments(self) -> type[ToolArguments]:
+    def arguments(self) -> type[BaseModel]:
         """The model of the arguments; numbers may be text, and out of bounds."""
         unbounded = (replace(one, within=(None, None)) for one in self.parameters.values())
-        model: type[ToolArguments] = build_model(self.name, unbounded, base=ToolArguments)
-        return model
+        return build_model(self.name, unbounded, strict=False)
 
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments: without null, of two forms the list."""

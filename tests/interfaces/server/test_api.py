@@ -26,77 +26,37 @@ def timeless(value):
     return [timeless(one) for one in value] if isinstance(value, list) else value
 
 
+def got(path, verb, **arguments):
+    return ("GET", path, {}, verb, arguments)
+
+
+def posted(path, verb, **arguments):
+    return ("POST", path, {"json": arguments}, verb, arguments)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "request_", "operation", "arguments"),
     [
-        (
-            "POST",
-            "/v1/search",
-            {
-                "json": {
-                    "query": "rotate keys",
-                    "top_k": 2,
-                    "explain": True,
-                    "filters": ["tags=ops"],
-                }
-            },
-            "search",
-            {"query": "rotate keys", "top_k": 2, "explain": True, "filters": ["tags=ops"]},
-        ),
-        (
-            "GET",
-            "/v1/search?q=rotate+keys&top_k=2&mode=lexical&dataset=notes",
-            {},
-            "search",
-            {"query": "rotate keys", "top_k": 2, "mode": "lexical", "dataset": "notes"},
-        ),
-        (
-            "GET",
-            "/v1/search?q=rotate+keys&dataset=notes&dataset=notes",
-            {},
-            "search",
-            {"query": "rotate keys", "dataset": ["notes", "notes"]},
-        ),
-        (
-            "GET",
-            "/v1/search?q=keys&docs=keys.md&docs=bread.txt&filters=tags%3Dops&explain=true",
-            {},
-            "search",
-            {
-                "query": "keys",
-                "docs": ["keys.md", "bread.txt"],
-                "filters": ["tags=ops"],
-                "explain": True,
-            },
-        ),
-        ("GET", "/v1/documents?limit=2&sort=name", {}, "browse", {"limit": 2, "sort": "name"}),
-        (
-            "GET",
-            "/v1/documents?tags=ops&tags=security",
-            {},
-            "browse",
-            {"tags": ["ops", "security"]},
-        ),
-        ("GET", "/v1/documents?filters=tags%3Dops", {}, "browse", {"filters": ["tags=ops"]}),
-        ("GET", "/v1/documents/guides/backup.md", {}, "get", {"reference": "guides/backup.md"}),
-        ("GET", "/v1/documents/notes:keys.md:4-6", {}, "get", {"reference": "notes:keys.md:4-6"}),
-        (
-            "GET",
-            "/v1/documents/keys.md?line_start=2&max_bytes=40",
-            {},
-            "get",
-            {"reference": "keys.md", "line_start": 2, "max_bytes": 40},
-        ),
-        (
-            "POST",
-            "/v1/documents",
-            {"json": {"patterns": ["*.md"]}},
-            "multi_get",
-            {"patterns": ["*.md"]},
-        ),
-        ("GET", "/v1/status", {}, "status", {}),
+        posted("/v1/search", "search", query="rotate keys", top_k=2, explain=True,
+               filters=["tags=ops"]),
+        posted("/v1/documents", "multi_get", patterns=["*.md"]),
+        got("/v1/search?q=rotate+keys&top_k=2&mode=lexical&dataset=notes", "search",
+            query="rotate keys", top_k=2, mode="lexical", dataset="notes"),
+        got("/v1/search?q=rotate+keys&dataset=notes&dataset=notes", "search",
+            query="rotate keys", dataset=["notes", "notes"]),
+        got("/v1/search?q=keys&docs=keys.md&docs=bread.txt&filters=tags%3Dops&explain=true",
+            "search", query="keys", docs=["keys.md", "bread.txt"], filters=["tags=ops"],
+            explain=True),
+        got("/v1/documents?limit=2&sort=name", "browse", limit=2, sort="name"),
+        got("/v1/documents?tags=ops&tags=security", "browse", tags=["ops", "security"]),
+        got("/v1/documents?filters=tags%3Dops", "browse", filters=["tags=ops"]),
+        got("/v1/documents/guides/backup.md", "get", reference="guides/backup.md"),
+        got("/v1/documents/notes:keys.md:4-6", "get", reference="notes:keys.md:4-6"),
+        got("/v1/documents/keys.md?line_start=2&max_bytes=40", "get", reference="keys.md",
+            line_start=2, max_bytes=40),
+        got("/v1/status", "status"),
     ],
-)
+)  # fmt: skip
 def test_a_route_answers_what_the_engine_answers(
     engine, asked, method, path, request_, operation, arguments
 ):
@@ -128,61 +88,30 @@ def test_health_looks_at_nothing(stub, asked):
     assert "proof" not in answer.json()
 
 
+def refused(status, kind, said, **body):
+    return ("POST", "/v1/search", {"json": body}, status, kind, said)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "request_", "status", "kind", "said"),
     [
-        ("POST", "/v1/search", {"json": {}}, 422, "InputError", "query is missing"),
+        refused(422, "InputError", "query is missing"),
+        refused(422, "InputError", "no argument tpo_k; did you mean top_k?", query="x", tpo_k=1),
+        refused(422, "InputError", "top_k", query="x", top_k="one"),
+        refused(422, "InputError", "top_k", query="x", top_k=0),
+        refused(422, "InputError", "before", query="x", before=5),
+        refused(400, "QueryError", "", query=" "),
+        refused(400, "UnknownValueError", "file types", query="x", file_type="pfd"),
+        refused(404, "UnknownDatasetError", "notes", query="x", dataset="other"),
+        refused(409, "ConfigError", "IDX_LLM__PROVIDER", query="x", expand=True),
         ("POST", "/v1/search", {"json": []}, 422, "InputError", "the body"),
         ("POST", "/v1/search", {"content": b"{"}, 422, "InputError", "not JSON"),
         ("POST", "/v1/search", {"content": b"\xff"}, 400, "BadRequest", "body"),
-        (
-            "POST",
-            "/v1/search",
-            {"json": {"query": "x", "tpo_k": 1}},
-            422,
-            "InputError",
-            "no argument tpo_k; did you mean top_k?",
-        ),
-        (
-            "POST",
-            "/v1/search",
-            {"json": {"query": "x", "top_k": "one"}},
-            422,
-            "InputError",
-            "top_k",
-        ),
-        ("POST", "/v1/search", {"json": {"query": "x", "top_k": 0}}, 422, "InputError", "top_k"),
-        ("POST", "/v1/search", {"json": {"query": " "}}, 400, "QueryError", ""),
-        (
-            "POST",
-            "/v1/search",
-            {"json": {"query": "x", "dataset": "other"}},
-            404,
-            "UnknownDatasetError",
-            "notes",
-        ),
-        (
-            "POST",
-            "/v1/search",
-            {"json": {"query": "x", "expand": True}},
-            409,
-            "ConfigError",
-            "IDX_LLM__PROVIDER",
-        ),
         ("POST", "/v1/ask?role=x", {"json": {"question": "y"}}, 400, "InputError", "in the body"),
         ("GET", "/v1/search", {}, 422, "InputError", "query is missing"),
         ("GET", "/v1/search?q=x&tpo_k=1", {}, 422, "InputError", "did you mean top_k?"),
         ("GET", "/v1/search?q=x&query=y", {}, 400, "InputError", "the same argument"),
-        (
-            "POST",
-            "/v1/search",
-            {"json": {"query": "x", "file_type": "pfd"}},
-            400,
-            "UnknownValueError",
-            "file types",
-        ),
         ("GET", "/v1/search?q=x&after=last+week", {}, 400, "InputError", "2026-03"),
-        ("POST", "/v1/search", {"json": {"query": "x", "before": 5}}, 422, "InputError", "before"),
         ("GET", "/v1/documents?limit=0", {}, 422, "InputError", "limit"),
         ("GET", "/v1/documents?after=soon", {}, 400, "InputError", "soon"),
         ("GET", "/v1/documents/key.md", {}, 404, "DocumentNotFoundError", "notes:keys.md"),

@@ -101,12 +101,6 @@ _ROUTES = (
 )  # fmt: skip
 
 
-class QueryString(BaseModel):
-    """Base of the parameters that a query string holds, where every value is text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -114,15 +108,14 @@ def _as_list(value: Any) -> Any:
 _Texts = Annotated[list[str], BeforeValidator(_as_list)]
 
 
-def query_string(kind: type[Params], without: Collection[str] = ()) -> type[QueryString]:
+def query_string(kind: type[Params], without: Collection[str] = ()) -> type[BaseModel]:
     """Return the model of a verb's parameters in a query string; lists repeat their name."""
     parameters = [
         replace(one, type=_Texts, default=()) if one.takes_list else one
         for one in edge_fields(kind)
         if one.name not in without
     ]
-    model: type[QueryString] = build_model(f"{kind.__name__}Query", parameters, base=QueryString)
-    return model
+    return build_model(f"{kind.__name__}Query", parameters, strict=False)
 
 
 class ApiState:
