@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from catalog.core.entry_points import OURS
 from catalog.core.filters import parse_filters
 from catalog.core.settings import load_settings
 from catalog.library.library import Library
 from catalog.store.database import Database
 from catalog.store.restriction import Restriction
-from catalog.store.vectors import VECTOR_ENGINES
 from catalog.store.vectors.base import VectorEngine, nearest
 from ours import model
 from synthetic import queries
@@ -42,7 +42,7 @@ def main() -> None:
         vectors = [library.model.embed_query(text) for text in queries(options.queries)]
         exact = library.indexes.vector(DATASET, "flat")
         print(f"{'engine':24}{'fill s':>8}{'p50':>8}{'p95':>8}{'recall@10':>11}")
-        for name in reversed(VECTOR_ENGINES):
+        for name in reversed(OURS["catalog.vectors"]):
             engine = library.indexes.vector(DATASET, name)
             filled, _ = _cpu(engine.rebuild)
             for label, asked in FILTERS.items():

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builders import make_database
+from catalog.core.entry_points import load_engine
 from catalog.core.errors import ConfigError
-from catalog.core.settings import RAGv2Settings
-from catalog.store.database import Database, EngineSetup
-from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
+from catalog.store.database import Database
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.lexical.fts import FtsEngine
 from catalog.testing.lexical import LexicalContract
@@ -33,9 +31,6 @@ class TestFullText(LexicalContract):
         return FtsEngine(database, dataset)
 
 
-def test_an_unknown_engine_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
-    assert LEXICAL_ENGINES == ("bm25", "fts")
-    database = make_database(tmp_path)
+def test_an_unknown_engine_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(ConfigError, match="bm25, fts"):
-        get_lexical_engine("whoosh", EngineSetup(database, "notes", tmp_path, RAGv2Settings()))
-    database.close()
+        load_engine("catalog.lexical", "whoosh")

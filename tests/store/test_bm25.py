@@ -513,7 +513,8 @@ def test_the_file_of_a_removed_dataset_is_not_left_by_a_search_that_saves_it(
         return pack(self, state)
 
     monkeypatch.setattr(WordIndex, "pack", removed_meanwhile)
-    engine.refresh()
+    monkeypatch.setattr(derived, "WORTH_SAVING", 1)
+    engine.search("flour", 5, WHOLE)
     assert not folder.exists()
 
 
@@ -557,13 +558,13 @@ from pathlib import Path
 from catalog.store.database import Database
 from catalog.core.settings import RAGv2Settings
 from catalog.store.database import EngineSetup
-from catalog.store.lexical import get_lexical_engine
+from catalog.core.entry_points import load_engine
 from catalog.store.restriction import Restriction
 home = Path({str(tmp_path)!r})
 database = Database.at(home)
 for name in ("bm25", "fts"):
     setup = EngineSetup(database, "notes", home / name, RAGv2Settings())
-    engine = get_lexical_engine(name, setup)
+    engine = load_engine("catalog.lexical", name)(setup)
     engine.search("word", 5, Restriction("notes"))
 heavy = {{"llama_index", "scipy", "bm25s", "torch", "numba"}} & set(sys.modules)
 sys.exit(", ".join(sorted(heavy)) or 0)

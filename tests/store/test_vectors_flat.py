@@ -13,12 +13,13 @@ import pytest
 from sqlalchemy import select, update
 
 from builders import drop, put
+from catalog.core.entry_points import OURS, load_engine
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.core.settings import RAGv2Settings
 from catalog.store.checksums import vector_checksum
 from catalog.store.database import EngineSetup
 from catalog.store.schema import embeddings
-from catalog.store.vectors import VECTOR_ENGINES, flat, get_vector_engine
+from catalog.store.vectors import flat
 from catalog.store.vectors.flat import FlatEngine
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
@@ -89,23 +90,23 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
         desk.search(desk.engine(), vector(1), 1, everything())
 
 
-@pytest.mark.parametrize("name", sorted(VECTOR_ENGINES))
+@pytest.mark.parametrize("name", sorted(OURS["catalog.vectors"]))
 def test_every_named_engine_searches(desk: Bench, name: str):
     desk.put("a.md", vector(1))
-    made = get_vector_engine(name, setup(desk))
+    made = load_engine("catalog.vectors", name)(setup(desk))
     assert len(desk.search(made, vector(1), 5, everything())) == 1
     made.close()
 
 
 def test_an_url_makes_it_a_server(desk: Bench):
-    made = get_vector_engine("qdrant", setup(desk, qdrant_url="http://localhost:1"))
+    made = load_engine("catalog.vectors", "qdrant")(setup(desk, qdrant_url="http://localhost:1"))
     assert made.name == "qdrant"
     made.close()
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones(desk: Bench):
     with pytest.raises(ConfigError, match="'faiss'"):
-        get_vector_engine("faiss", setup(desk))
+        load_engine("catalog.vectors", "faiss")
 
 
 def test_the_embedded_engines_load_neither_llama_index_nor_the_qdrant_client():

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from catalog.core.entry_points import load_engine
 from catalog.core.errors import MissingExtraError
 from catalog.core.filters import parse_filters
-from catalog.core.settings import RAGv2Settings
-from catalog.store.database import EngineSetup
 from catalog.store.restriction import Restriction
-from catalog.store.vectors import get_vector_engine, sqlite_vec
-from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector
+from catalog.store.vectors import sqlite_vec
+from vector_bench import DATASET, Bench, bench, everything, paths_of, vector
 
 
 @pytest.fixture
@@ -76,7 +75,4 @@ def test_without_its_package_the_command_that_installs_it_is_told(
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(MissingExtraError, match=r"\[sqlite-vec\]"):
-        get_vector_engine(
-            "sqlite-vec",
-            EngineSetup(desk.database, DATASET, desk.folder, RAGv2Settings(), DIM, "f"),
-        )
+        load_engine("catalog.vectors", "sqlite-vec")

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from catalog.core.entry_points import OURS, load_engine
 from catalog.core.errors import CatalogError
 from catalog.core.files import describe_os_error
 from catalog.core.lru_cache import LRUCache
@@ -17,8 +18,6 @@ from catalog.store import Database
 from catalog.store.database import POINTS_LOCK, EngineSetup
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.lexical import get_lexical_engine
-from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
@@ -60,7 +59,7 @@ class Indexes:
             if (name, dataset) not in self._lexical:
                 folder = self.folder(dataset) / name
                 setup = EngineSetup(self._database, dataset, folder, rag)
-                self._lexical[name, dataset] = get_lexical_engine(name, setup)
+                self._lexical[name, dataset] = load_engine("catalog.lexical", name)(setup)
             return self._lexical[name, dataset]
 
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
@@ -74,7 +73,7 @@ class Indexes:
                 setup = EngineSetup(
                     self._database, dataset, folder, rag, model.dim, model.fingerprint
                 )
-                self._vector[name, dataset] = get_vector_engine(name, setup)
+                self._vector[name, dataset] = load_engine("catalog.vectors", name)(setup)
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:
@@ -90,7 +89,7 @@ class Indexes:
             yield f"the part on a server stays: {error}"
         self.close(dataset)
         folder = self.folder(dataset)
-        names = {*VECTOR_ENGINES, rag.vector_engine, "bm25", rag.lexical_engine}
+        names = {*OURS["catalog.vectors"], rag.vector_engine, "bm25", rag.lexical_engine}
         locks = {folder / name: folder / name / POINTS_LOCK for name in names}
         locks[v1 / dataset] = v1 / f".{dataset}.lock"  # the v1 index has texts
         from filelock import FileLock, Timeout

@@ -52,6 +52,7 @@ _CORRECTIONS = 1_000  # misspelt words whose suggestions are cached
 _BATCH = 500  # passages read at a time
 Mask = npt.NDArray[np.bool_]
 Postings = tuple[Array, Array]  # ascending rows, and counts
+Weighted = tuple[float, int, Array | slice, Array]
 
 
 class Part(NamedTuple):
@@ -153,15 +154,6 @@ def _sorted(
     )
 
 
-class Weighted(NamedTuple):
-    """A term's idf, its number of passages, and an impact for each of ``rows``."""
-
-    idf: float
-    holding: int
-    rows: Array | slice
-    impacts: Array
-
-
 class Words:
     """BM25 over one state of a dataset, or of several as one; immutable.
 
@@ -212,20 +204,20 @@ class Words:
 
     def count(self, terms: Sequence[Term]) -> int:
         """Return the number of passages with the first of the terms that any passage has."""
-        return next(filter(None, (self.weigh(term).holding for term in terms)), 0)
+        return next(filter(None, (self.weigh(term)[1] for term in terms)), 0)
 
     def weigh(self, term: Term) -> Weighted:
-        """Return what a term adds to the scores."""
+        """Return a term's idf, its number of passages, and an impact for each of some rows."""
         held = tuple(one for one in term if len(self.find(one)[0]))  # not most joined neighbours
         weighted = self._terms.get(held)
         if weighted is None:
             rows, counts = _join_alternatives({one: self.find(one) for one in held})
             impacts, holding = counts / (counts + self._norms[rows]), len(rows)
-            weighted = Weighted(term_weight(self._size, holding), holding, rows, impacts)
+            weighted = term_weight(self._size, holding), holding, rows, impacts
             if _DENSE * holding >= len(self.seqs):
                 of_all = np.zeros(len(self.seqs))
                 of_all[rows] = impacts
-                weighted = weighted._replace(rows=slice(None), impacts=of_all)
+                weighted = *weighted[:2], slice(None), of_all
             self._terms.put(held, weighted)
         return weighted
 

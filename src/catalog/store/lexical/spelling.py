@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -23,8 +23,8 @@ from catalog.store.lexical.analysis import analyzers_of, query_terms, raw_words
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
-    from catalog.store.derived import Seqs
-    from catalog.store.lexical.bm25 import Words
+    from catalog.core.lru_cache import LRUCache
+    from catalog.store.derived import Array, Seqs
 
 MOST_WORDS = 5  # unknown words of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
@@ -35,8 +35,20 @@ _READ = 10  # passages read for each of these stems, evenly spread over the inde
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
+class Tokens(Protocol):
+    """What a correction asks of an index: see :mod:`catalog.store.lexical.bm25`."""
+
+    seqs: Seqs
+    languages: dict[str, int]
+    corrections: LRUCache[object, str]
+
+    def find(self, token: str) -> Sequence[Array]: ...  # rows, counts
+    def tokens(self, prefix: str, letters: str, others: int) -> list[str]: ...
+    def is_known(self, token: str) -> bool: ...
+
+
 def correct_words(
-    connection: Connection, raws: Sequence[str], words: Words, allowed: Seqs | None
+    connection: Connection, raws: Sequence[str], words: Tokens, allowed: Seqs | None
 ) -> dict[str, str]:
     """Return the words of a query that no passage contains, each with the nearest word that occurs.
 
@@ -76,14 +88,14 @@ def _most_edits(word: str) -> int:
     return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
 
 
-def _seqs_with(token: str, words: Words, allowed: Seqs | None) -> Seqs:
+def _seqs_with(token: str, words: Tokens, allowed: Seqs | None) -> Seqs:
     """Return the allowed passages with a token."""
     seqs = words.seqs[words.find(token)[0]]
     return seqs if allowed is None else seqs[np.isin(seqs, allowed)]
 
 
 def _correct(
-    connection: Connection, word: str, stems: set[str], words: Words, allowed: Seqs | None
+    connection: Connection, word: str, stems: set[str], words: Tokens, allowed: Seqs | None
 ) -> str:
     """Return the nearest word as a passage spells it, "" if there is no near one."""
     from rapidfuzz.distance import OSA
@@ -113,7 +125,7 @@ def _correct(
     return min(spelt)[-1] if spelt else ""
 
 
-def _near_stems(word: str, stems: set[str], words: Words) -> dict[str, int]:
+def _near_stems(word: str, stems: set[str], words: Tokens) -> dict[str, int]:
     """Return indexed stems near the word, its beginnings or its stems, with the edits between."""
     from rapidfuzz import process
     from rapidfuzz.distance import OSA

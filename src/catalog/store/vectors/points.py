@@ -15,14 +15,14 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import BigInteger, Connection, Text, cast, func, select
+from sqlalchemy import BigInteger, Connection, cast
 
 from catalog.core import errors
 from catalog.core.documents import Chunk
 from catalog.store.checksums import documents_of_vectors
 from catalog.store.chunks import load_chunks
 from catalog.store.database import POINTS_LOCK, EngineSetup, hold_lock
-from catalog.store.derived import NO_DATASET, Seqs
+from catalog.store.derived import NO_DATASET, Seqs, live_seqs
 from catalog.store.restriction import Hit, Hits, Stamp, best_first, read_stamp
 from catalog.store.schema import chunk_windows, chunks, embedded_windows
 from catalog.store.vectors.base import Vector, unit_vector
@@ -32,6 +32,7 @@ FORMAT = 5  # of ids, payload and record
 FEW = 2_000  # points: an index is asked for no longer list of them
 CHUNK, DOC = "chunk", "doc_id"  # keys of the payload
 _WINDOWS = 2**16  # more than a passage has
+_ID = cast(chunks.c.seq, BigInteger()) * _WINDOWS + chunk_windows.c.window
 _BATCH = 1_000  # points added or removed at a time
 _MOST_WAIT = 600.0  # seconds until another process has written
 _PATIENCE = 5.0  # seconds that a search waits for another thread to follow the store
@@ -120,7 +121,9 @@ class PointEngine(ABC):
     def at(self, connection: Connection) -> Points:
         stamp, at = read_stamp(connection, self.dataset) or NO_DATASET, self._at
         if at is None or at.stamp != stamp:
-            at = self._at = Points(self, stamp, _live_points(connection, self.dataset))
+            at = self._at = Points(
+                self, stamp, live_seqs(connection, self.dataset, _ID, embedded_windows)
+            )
         return at
 
     def follow(self, stamp: Stamp) -> str | None:
@@ -270,14 +273,6 @@ class Points:
             if len(found) < limit or is_cut:
                 return hits
             limit *= 4
-
-
-def _live_points(connection: Connection, dataset: str) -> Seqs:
-    """Return the ascending ids of the dataset's embedded windows."""
-    number = cast(chunks.c.seq, BigInteger()) * _WINDOWS + chunk_windows.c.window
-    listed = select(func.aggregate_strings(cast(number, Text()), ",")).select_from(embedded_windows)
-    text = connection.scalar(listed.where(chunks.c.dataset == dataset)) or ""
-    return np.sort(np.fromstring(text, dtype=np.int64, sep=","))
 
 
 def _batches(ids: Seqs) -> Iterator[list[int]]:
