@@ -10,9 +10,6 @@ from qdrant_client import models
 from catalog.core.errors import (
     BackendError,
     ConfigError,
-    GoldenSetError,
-    InputError,
-    QueryError,
     StageFailedError,
     UnknownDatasetError,
     UnknownFieldError,
@@ -131,21 +128,6 @@ def test_changed_settings_reach_the_search(load):
     )
 
 
-def test_two_backends_over_one_store_keep_their_own_settings(load):
-    loose, tight = load("v2:max_chunks_per_doc=0"), load("v2:max_chunks_per_doc=1")
-    assert loose.identity["rag_v2"]["max_chunks_per_doc"] == 0
-    assert tight.identity["rag_v2"]["max_chunks_per_doc"] == 1
-    assert "chunk_size" not in tight.identity["rag_v2"]  # the dataset's, not the call's
-    assert len(asked(tight).hits) == len(asked(tight).documents)
-
-
-def test_a_changed_query_prefix_reaches_the_model(load, encoder):
-    asked(load("vector:embed_prefix_query=question: "), "bake bread")
-    assert encoder.texts[-1] == "question: bake bread"
-    asked(load("vector"), "bake bread")
-    assert encoder.texts[-1] == "bake bread"
-
-
 def test_a_query_asked_again_is_embedded_again(load, encoder):
     backend = load("v2")
     for text in ("bake bread", "rotate keys", "bake bread"):
@@ -165,10 +147,6 @@ def test_identities_differ_by_mode_and_by_every_setting(load):
     ]
     identities = [json.dumps(load(spec).identity, sort_keys=True) for spec in specs]
     assert len(set(identities)) == len(specs)
-
-
-def test_the_default_spelled_out_is_the_same_search(load):
-    assert load("v2:rrf_k=60").identity == load("v2").identity
 
 
 def test_an_identity_holds_the_code_and_no_secret(load, library, monkeypatch):
@@ -224,11 +202,6 @@ def test_a_dataset_that_is_not_there_is_refused_while_preparing(load):
             load(spec).prepare("nope", Silent())
 
 
-def test_a_query_without_a_word_in_it_is_an_error_of_that_query(load):
-    with pytest.raises(QueryError):
-        asked(load("v2"), "\0")
-
-
 def test_a_leg_that_fails_behind_v2s_back_fails_the_query(load, encoder, monkeypatch):
     """v2 would answer with the other leg alone, and the scores would be of another search."""
     backend = load("v2")
@@ -262,23 +235,6 @@ def test_a_run_file_is_known_by_its_content(load, tmp_path):
     assert first == load(str(two)).identity
     one.write_text("q1 Q0 b 1 1 t\n")
     assert load(str(one)).identity != first
-
-
-def test_a_file_that_is_no_run_is_refused_with_its_line(load, tmp_path):
-    file = tmp_path / "notes.txt"
-    file.write_text("q1 Q0 a 1 1 t\nhello\n")
-    with pytest.raises(GoldenSetError, match="line 2"):
-        load(str(file))
-
-
-def test_a_run_that_was_not_recorded_is_refused(load):
-    with pytest.raises(InputError, match="catalog runs list"):
-        load("run:ffffffffffff")
-
-
-def test_a_module_named_run_is_a_module(load, module):
-    module("def search(query):\n    return ['keys.md']\n", name="run")
-    assert asked(load("run")).documents == ("keys.md",)
 
 
 # somebody's own

@@ -67,16 +67,6 @@ def test_a_search_with_shuffled_ranks_is_worse_beyond_doubt():
     assert "p < .001" in result.verdict
 
 
-def test_the_other_way_round_it_is_better_by_as_much():
-    queries, found = real_set()
-    there = compared(queries, found, shuffled(found), repeats=0)
-    back = compared(queries, shuffled(found), found, repeats=0)
-    assert back.outcome == "better"
-    assert back.verdict.startswith("new is better than old: ")
-    assert back.primary.difference == pytest.approx(-there.primary.difference)
-    assert back.primary.p == there.primary.p
-
-
 def test_a_verdict_holds_the_numbers_it_rests_on():
     # 30 queries, half of them answered second instead of first:
     # mean (15 + 15 × .63093) / 30 = .81546, difference .81546 - 1 = -.18454
@@ -147,13 +137,6 @@ def test_nothing_is_compared_when_too_little_is_judged():
     assert compared(queries, seen(15), seen(10)).outcome
 
 
-def test_a_judged_document_of_either_is_enough_to_see():
-    queries = [question(n) for n in range(1, 31)]
-    half = {one.id: RIGHT if i < 15 else ["x"] for i, one in enumerate(queries)}
-    rest = {one.id: RIGHT if i >= 15 else ["x"] for i, one in enumerate(queries)}
-    assert compared(queries, half, rest).outcome == "no difference"
-
-
 def test_a_judged_document_after_the_tenth_is_not_seen():
     queries = [question(n) for n in range(1, 31)]
     late = {one.id: [*(f"x{n}" for n in range(10)), "right.md"] for one in queries}
@@ -193,16 +176,6 @@ def test_unanswerable_queries_do_not_decide():
     assert result.baseline_scores.unanswerable.answered == 0
 
 
-def test_fewer_than_25_queries_are_too_few_to_tell_however_large_the_difference():
-    queries = [question(n) for n in range(1, 26)]
-    old, new = {one.id: WRONG for one in queries}, {one.id: RIGHT for one in queries}
-    few = compared(queries[:24], old, new)
-    assert few.outcome == "too few to tell"
-    assert few.primary.p < 0.001
-    assert few.verdict.startswith("Too few queries to tell new from old: ")
-    assert compared(queries, old, new).outcome == "better"
-
-
 def test_strata_are_the_queries_of_one_difficulty_or_kind_with_their_number():
     # 25 easy, all better; 24 hard, all better, too few; 5 metadata among the easy
     easy = [question(n, kind="metadata" if n <= 5 else "semantic") for n in range(1, 26)]
@@ -218,19 +191,6 @@ def test_strata_are_the_queries_of_one_difficulty_or_kind_with_their_number():
         ("kind", "semantic", 44, "better"),
         ("kind", "metadata", 5, "too few to tell"),
     ]
-
-
-def test_a_stratum_is_tested_on_its_own_queries():
-    # the easy gain what the hard lose
-    queries = [question(n, difficulty="easy" if n <= 30 else "hard") for n in range(1, 61)]
-    up = {one.id: RIGHT if one.difficulty == "easy" else WRONG for one in queries}
-    down = {one.id: WRONG if one.difficulty == "easy" else RIGHT for one in queries}
-    result = compared(queries, down, up)
-    assert result.outcome == "no difference"
-    outcomes = {one.name: one.outcome for one in result.strata}
-    assert (outcomes["easy"], outcomes["hard"]) == ("better", "worse")
-    easy = next(one for one in result.strata if one.name == "easy")
-    assert easy.test.difference == pytest.approx(1 - SECOND)
 
 
 def test_the_metrics_shown_are_tested_and_corrected_for_their_number():
@@ -303,13 +263,6 @@ def test_an_unstable_search_and_forbidden_passages_are_reported():
     assert "new answered 25% of the queries differently the second time" in result.warnings
     assert any(one.startswith("old showed 1 passages that") for one in result.warnings)
     assert not any(one.startswith("old answered") for one in result.warnings)
-
-
-def test_equal_runs_give_equal_comparisons_as_text_and_as_json():
-    queries, found = real_set(60)
-    one, two = (compared(queries, found, shuffled(found), repeats=0) for _ in range(2))
-    assert list(comparison_lines(one)) == list(comparison_lines(two))
-    assert json.dumps(comparison_dict(one)) == json.dumps(comparison_dict(two))
 
 
 def test_the_text_begins_with_the_verdict_and_ends_with_wins_and_losses():

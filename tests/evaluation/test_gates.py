@@ -4,8 +4,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.gates import gate_dict, gate_lines, parse_gate
@@ -112,11 +110,6 @@ def test_an_unknown_metric_is_refused_naming_those_there_are(text):
         assert known in str(raised.value)
 
 
-@given(st.sampled_from(["<", "<=", ">", ">="]), st.floats(-10, 10).map(lambda x: round(x, 4)))
-def test_any_number_is_read_as_python_reads_it(compare, limit):
-    assert parse_gate(f"p95_ms {compare} {limit}").limit == limit
-
-
 # worse
 
 
@@ -155,14 +148,6 @@ def test_queries_that_all_stay_rule_out_a_loss_of_three_in_n_and_no_less():
     assert fails("success@1 not as good within 0.0149", comparison)
     assert not fails("success@1 not equivalent within 0.015", comparison)
     assert fails("success@1 not equivalent within 0.0149", comparison)
-
-
-def test_a_loss_that_is_not_shown_may_still_not_be_ruled_out():
-    comparison = outcome(lost=4)
-    assert not fails("success@1 worse", comparison)
-    # 4 lost and one more: of Poisson(5) 95 % are up to 9, and 9 / 201 = .0448
-    assert fails("success@1 not as good within 0.04", comparison)
-    assert not fails("success@1 not as good within 0.05", comparison)
 
 
 @pytest.mark.parametrize("form", ["worse", "not as good within 0.5", "not equivalent within 0.5"])

@@ -56,10 +56,6 @@ def test_an_absent_document_is_named_with_the_nearest_there_is(problems):
     ]
 
 
-def test_a_document_of_another_dataset_is_absent(problems):
-    assert problems(labelled({"path": "elsewhere.md"})) == ["q1: no document 'elsewhere.md'"]
-
-
 @pytest.mark.parametrize(
     ("span", "told"),
     [
@@ -70,11 +66,6 @@ def test_a_document_of_another_dataset_is_absent(problems):
 )
 def test_a_span_that_is_not_in_the_text_is_reported(problems, span, told):
     assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
-
-
-def test_every_fault_of_a_span_is_reported(problems):
-    span = {"text": "rye", "start": 0, "end": 99}
-    assert len(problems(labelled({"path": "bread.txt", "span": span}))) == 2
 
 
 def test_an_answer_the_filters_forbid_is_reported_and_a_wrong_document_is_not(problems):

@@ -443,11 +443,6 @@ def test_excerpts_of_nothing_and_queries_without_words_are_harmless():
     assert [is_marked for _, is_marked in cut_excerpt("some text", compile_words("?!"))] == [False]
 
 
-def test_function_words_are_marked_only_when_the_query_has_no_others():
-    assert marked("to be the bee", "the bee") == ["bee"]
-    assert marked("to be the bee", "to be") == ["to", "be"]
-
-
 def test_characters_that_cannot_be_seen_are_shown():
     assert make_showable("a\x00b\u202ec\ud800\td\n") == "a␀b⟨U+202E⟩c�\td\n"
 

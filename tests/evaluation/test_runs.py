@@ -123,20 +123,6 @@ def test_each_query_is_put_to_all_before_the_next_and_who_is_first_alternates():
     assert log[4:] == [*deep, *timed]
 
 
-def test_a_run_shallower_than_a_person_looks_is_timed_at_its_own_depth():
-    log = []
-    run_backends([Listening("old", log)], golden(question(1)), dataset="d", top_k=3, repeats=2)
-    assert [entry[2] for entry in log[1:]] == [3, 3, 3, 3]
-
-
-def test_repeats_are_how_often_every_query_is_timed():
-    for repeats in (0, 1, 3):
-        log = []
-        (run,) = run_backends([Listening("old", log)], THREE, dataset="d", repeats=repeats)
-        assert len(log) == 1 + 1 + 3 * (1 + repeats)
-        assert {len(one.ms) for one in run.outcomes.values()} == {repeats}
-
-
 def test_milliseconds_are_the_clocks_of_the_timed_passes_alone():
     # The clock is read before and after each of 1 + 3 searches: loading, deep, timed, timed.
     ticks = iter([0.0, 9.0, 10.0, 17.0, 20.0, 20.25, 30.0, 30.5])
@@ -184,12 +170,6 @@ def test_one_failure_among_the_repetitions_is_a_failed_query(failing):
     assert len(run.outcomes["q1"].ms) == (2 if failing == 1 else 1)
 
 
-def test_a_failure_while_loading_is_no_failure_of_the_query():
-    backend = Listening("old", [], [RuntimeError("cold"), ["right.md"], ["right.md"]])
-    (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=1)
-    assert run.errors == {}
-
-
 def test_an_interruption_ends_the_run():
     backend = Listening("old", [], [["right.md"], KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
@@ -219,11 +199,6 @@ def test_an_answer_is_stable_if_the_repetitions_rank_alike(first, second, stable
     backend = Listening("old", [], [["z"], ["z"], first, second])
     (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=2)
     assert run.outcomes["q1"].stable is stable
-
-
-def test_one_repetition_cannot_tell_whether_answers_are_stable():
-    (run,) = run_backends([Listening("old", [])], THREE, dataset="d", repeats=1)
-    assert {one.stable for one in run.outcomes.values()} == {None}
 
 
 class Counted(RecordedBackend):
@@ -271,12 +246,6 @@ def test_a_run_file_without_lines_for_queries_that_found_nothing_is_taken():
     (run,) = run_backends([theirs], queries, dataset="d")
     assert run.documents("q2") == ()
     assert run.errors == {}
-
-
-def test_a_run_of_more_queries_than_the_sets_is_taken():
-    theirs = RecordedBackend("theirs", {f"q{n}": ["a"] for n in range(1, 50)}, {})
-    (run,) = run_backends([theirs], THREE, dataset="d")
-    assert set(run.outcomes) == {"q1", "q2", "q3"}
 
 
 def test_progress_is_reported_and_comes_to_its_end():

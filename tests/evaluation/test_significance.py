@@ -19,7 +19,6 @@ from catalog.evaluation.significance import (
     mean_interval,
     paired_randomisation,
     paired_test,
-    wilson_interval,
     win_tie_loss,
 )
 
@@ -59,27 +58,12 @@ def test_fishers_count_on_darwins_maize_is_863_patterns_in_each_direction():
     assert p_of(DARWIN, resamples=2**15) == 1726 / 32768
 
 
-def test_three_equal_minded_queries_cannot_say_more_than_one_in_four():
-    # ±1 ±2 ±3: only +6 and -6 of the eight sums reach 6
-    assert p_of([1, 2, 3]) == 2 / 8
-
-
-def test_a_loss_among_gains_is_weighed_by_its_size():
-    # ±1 ±2 ±3 = 6, 4, 2, 0, 0, -2, -4, -6; observed -1 + 2 + 3 = 4: four reach it
-    assert p_of([-1, 2, 3]) == 4 / 8
-
-
 def test_sums_that_differ_by_rounding_only_are_ties():
     # ±4 ±2 ±2 = 8, 4, 4, 0, 0, -4, -4, -8; observed -4: six reach it. In tenths the same fours
     # come out as .4 and as .4000…01
     assert p_of([-4, -2, 2]) == p_of([-0.4, -0.2, 0.2]) == 6 / 8
     # .4 + .2 + .3 is above .2 + .3 + .4
     assert p_of([-0.4, -0.2, -0.3]) == 2 / 8
-
-
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=10))
-def test_tenths_are_judged_as_the_whole_numbers_are(tenths):
-    assert p_of([i / 10 for i in tenths]) == p_of(tenths)
 
 
 def test_differences_that_are_rounding_only_are_no_differences():
@@ -92,27 +76,10 @@ def test_queries_without_a_difference_change_nothing():
     assert p_of([1, 2, 3] + [0] * 40, resamples=8) == 2 / 8
 
 
-def test_one_query_says_nothing():
-    assert p_of([0.7]) == 1.0
-
-
 def test_a_p_drawn_at_random_counts_the_observed_pattern_too():
     # sixty equal gains: no other pattern that can be hoped to be drawn is as extreme
     assert p_of([1.0] * 60) == 1 / 10_001
     assert p_of([1.0] * 60, resamples=99) == 1 / 100
-
-
-def test_patterns_are_drawn_only_when_there_are_more_than_resamples():
-    # thirteen gains: 2 of 8192 patterns exactly; fourteen have 16384 > 10000 patterns, are drawn,
-    # and so give a multiple of 1 / 10001
-    assert p_of([1.0] * 13) == 2 / 8192
-    assert p_of([1.0] * 14) * 10_001 == pytest.approx(round(p_of([1.0] * 14) * 10_001))
-
-
-def test_as_many_patterns_are_drawn_as_asked_when_they_do_not_fit_in_memory_at_once():
-    # gains and losses cancel out, so every pattern is as extreme: (1 + 3) / (1 + 3). 400,000
-    # differences are drawn two patterns at a time
-    assert p_of([1.0, -1.0] * 200_000, resamples=3) == 1.0
 
 
 def test_a_drawn_p_lies_near_the_counted_one():
@@ -161,16 +128,6 @@ def test_equally_good_searches_are_distinguished_in_one_of_twenty_comparisons():
     assert np.mean(p_values) == pytest.approx(0.5, abs=4 * math.sqrt(1 / 12 / 400))
 
 
-def test_a_true_gain_is_found():
-    before, after = noisy_pair(100, gain=0.1)
-    assert paired_randomisation(before, after) < 0.001
-
-
-@given(pairs)
-def test_p_is_a_probability_that_is_never_zero(columns):
-    assert 0.0 < paired_randomisation(*columns, resamples=100) <= 1.0
-
-
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
 def test_a_search_is_not_better_than_itself(scores):
     assert paired_randomisation(scores, scores) == 1.0
@@ -192,14 +149,6 @@ def test_swapping_the_two_searches_keeps_p_and_mirrors_the_rest(columns, seed):
     assert there.interval.high == pytest.approx(-back.interval.low)
 
 
-@given(pairs, st.integers(-8, 8), st.sampled_from([0.25, 2.0, 1024.0]))
-def test_moving_or_stretching_both_searches_alike_keeps_p(columns, shift, factor):
-    before, after = (np.array(column) for column in columns)
-    p = paired_randomisation(before, after, resamples=100)
-    assert p == paired_randomisation(before + shift, after + shift, resamples=100)
-    assert p == paired_randomisation(before * factor, after * factor, resamples=100)
-
-
 @given(pairs, st.randoms(use_true_random=False))
 def test_the_order_of_the_queries_does_not_matter(columns, random):
     rows = list(zip(*columns, strict=True))
@@ -217,25 +166,6 @@ def test_two_queries_have_three_possible_means():
     # draws from {0, 1}: mean 0 with chance 1/4, .5 with 1/2, 1 with 1/4. The middle 95 % reaches
     # both ends
     assert bootstrap_interval([0.0, 1.0]) == Interval(0.0, 1.0)
-
-
-def test_one_query_is_its_own_interval():
-    assert bootstrap_interval([0.125]) == Interval(0.125, 0.125)
-
-
-def test_a_single_resample_is_an_interval_without_width():
-    interval = bootstrap_interval(DARWIN, resamples=1)
-    assert interval.low == interval.high
-
-
-def test_many_queries_have_the_normal_interval():
-    # mean of n normal draws: ±1.96 s/√n, s the standard deviation over n
-    before, after = noisy_pair(2000)
-    gains = after - before
-    half = 1.959964 * gains.std() / math.sqrt(2000)
-    interval = bootstrap_interval(gains)
-    assert interval.low == pytest.approx(gains.mean() - half, abs=0.06 * half)
-    assert interval.high == pytest.approx(gains.mean() + half, abs=0.06 * half)
 
 
 @pytest.mark.parametrize("n", [3, 15, 120])
@@ -305,18 +235,6 @@ def test_the_textbooks_approval_ratings_changed():
     assert result.p == pytest.approx(3.716e-5, rel=1e-3)
 
 
-def test_as_many_gained_as_lost_is_p_one():
-    # 2 (C(2,0) + C(2,1)) / 4 = 6 / 4, capped
-    assert mcnemar_exact(*outcomes(gained=1, lost=1)).p == 1.0
-
-
-def test_queries_both_answer_or_neither_do_not_count():
-    alone = mcnemar_exact(*outcomes(gained=5, lost=0))
-    # 2 · 1 / 2^5
-    assert alone == McNemar(5, 0, 2 / 32)
-    assert mcnemar_exact(*outcomes(gained=5, lost=0, both=300, neither=50)) == alone
-
-
 @pytest.mark.parametrize(
     ("gained", "lost"), [(0, 1), (3, 2), (4, 9), (30, 12), (100, 101), (560, 480), (5100, 4900)]
 )
@@ -345,33 +263,7 @@ def test_holms_procedure_on_four_hypotheses():
     assert list(adjusted) == ["h1", "h2", "h3", "h4"]
 
 
-def test_an_adjusted_p_is_at_most_one():
-    # .5 × 3 = 1.5 → 1; the others not below
-    assert holm({"a": 0.5, "b": 0.6, "c": 1.0}) == {"a": 1.0, "b": 1.0, "c": 1.0}
-
-
-def test_a_single_test_needs_no_adjustment():
-    assert holm({"only": 0.04}) == {"only": 0.04}
-
-
-def test_equal_p_values_stay_equal():
-    # .01 × 3 = .03, and neither × 2 nor × 1 may fall below
-    assert holm({"a": 0.01, "b": 0.01, "c": 0.01}) == pytest.approx(
-        {"a": 0.03, "b": 0.03, "c": 0.03}
-    )
-
-
 named = st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=12)
-
-
-@given(named)
-def test_adjusted_p_values_never_shrink_and_keep_their_order(p_values):
-    adjusted = holm(p_values)
-    assert list(adjusted) == list(p_values)
-    for name, p in p_values.items():
-        assert p <= adjusted[name] <= min(1.0, len(p_values) * p)
-        for other, q in p_values.items():
-            assert p > q or adjusted[name] <= adjusted[other]
 
 
 @given(named, st.sampled_from([0.01, 0.05, 0.1]))
@@ -390,12 +282,6 @@ def test_adjusted_p_values_reject_what_holms_steps_reject(p_values, alpha):
 def test_wins_are_the_candidates():
     assert win_tie_loss([0.1, 0.5, 0.5, 0.9], [0.4, 0.5, 0.6, 0.2]) == WinTieLoss(2, 1, 1)
     assert win_tie_loss([0.3], [0.1 + 0.2]) == WinTieLoss(0, 1, 0)
-
-
-@given(pairs)
-def test_wins_ties_and_losses_add_up(columns):
-    counts = win_tie_loss(*columns)
-    assert counts.wins + counts.ties + counts.losses == len(columns[0])
 
 
 # the whole judgement
@@ -437,24 +323,3 @@ def test_the_interval_of_a_share_is_wilsons_and_has_a_width_at_its_ends():
         pytest.approx(0.49016, abs=1e-5),
         pytest.approx(0.94331, abs=1e-5),
     )
-
-
-def test_the_interval_of_other_scores_is_the_bootstraps():
-    scores = [0.0, 0.25, 0.5, 1.0, 1.0]
-    assert mean_interval(scores) == bootstrap_interval(scores)
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=99))
-def test_the_interval_of_a_share_holds_it_has_a_width_and_is_a_share(successes):
-    interval = mean_interval(list(map(float, successes)))
-    assert 0 <= interval.low <= sum(successes) / len(successes) <= interval.high <= 1
-    assert interval.low < interval.high
-
-
-def test_the_interval_is_wilsons():
-    # 8 of 10, z = 2: (.8 + .2) / 1.4 = .714286; 2 * sqrt(.16/10 + 4/400) / 1.4 = .230350
-    low, high = wilson_interval(8, 10, z=2.0)
-    assert (low, high) == pytest.approx((0.483936, 0.944636), abs=1e-6)
-    assert wilson_interval(0, 5)[0] == 0.0
-    assert wilson_interval(5, 5)[1] == 1.0
-    assert wilson_interval(5, 5)[0] == pytest.approx(0.565518, abs=1e-6)

@@ -56,11 +56,6 @@ def test_any_lists_come_back_in_their_order(tmp_path_factory, lists):
     assert found == lists
 
 
-def test_a_query_without_hits_has_no_line(tmp_path):
-    path = write_run(tmp_path, "run", {"q1": [], "q2": ["a"]})
-    assert list(read_run(path)) == ["q2"]
-
-
 def test_the_fields_own_tools_read_what_we_write(tmp_path):
     path = write_run(tmp_path, "v2:rrf_k=17", {"q1": ["b.md", "a c.md", "größe.md"]})
     hits = list(read_trec_run(str(path)))
@@ -110,11 +105,6 @@ def test_a_run_of_another_tool_is_read_by_score_not_by_rank_or_line(tmp_path):
     }
 
 
-def test_ties_keep_the_files_order(tmp_path):
-    path = written(tmp_path, "q Q0 z 1 1.0 t\nq Q0 a 2 1.0 t\nq Q0 top 3 2.0 t\nq Q0 m 4 1.0 t\n")
-    assert [name for name, _ in read_run(path)["q"]] == ["top", "z", "a", "m"]
-
-
 @pytest.mark.parametrize("again", ["q Q0 a 3 9 t", "q Q0 a 1 3 t", "q\tQ0\t%61\t3\t-9\tt\r"])
 def test_a_run_that_lists_a_document_twice_for_a_query_is_refused(tmp_path, again):
     path = written(tmp_path, f"q Q0 a 1 3 t\nr Q0 a 1 3 t\nq Q0 b 2 2 t\n\n{again}\n")
@@ -144,10 +134,6 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path):
     for name in ("binary.run", "absent.run"):
         with pytest.raises(GoldenSetError, match=name):
             read_run(tmp_path / name)
-
-
-def test_an_empty_file_holds_no_lists(tmp_path):
-    assert read_run(written(tmp_path, "\n")) == {}
 
 
 def test_equal_scores_are_ordered_by_the_rank_column_not_by_the_line(tmp_path):
