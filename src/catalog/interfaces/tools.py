@@ -68,6 +68,7 @@ _EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _OF_PROGRAMS = {"chunk_id", "source_doc_id", "start_offset", "end_offset", "moment", "explain"}
 _OF_PROGRAMS |= {"snippet", "snippet_lines", "snippet_locator", "matches"}
 _BOUNDS = {"top_k": (1, 50), "limit": (1, 100), "max_bytes": (1_000, 1_000_000)}
+_RESULTS = TypeAdapter(SearchResults)
 _LISTS = {"search": "results", "browse": "entries", "multi_get": "documents", "status": "datasets"}
 _NOTHING = "no results: try other words or fewer conditions, or list documents with query_catalog."
 
@@ -253,7 +254,7 @@ def _told(
 ) -> tuple[dict[str, Any], str]:
     """Return the answer's data, cleaned, and its text, which is the terminal's but for passages."""
     if verb == "search":
-        found: SearchResults = TypeAdapter(SearchResults).validate_python(answer)
+        found = _RESULTS.validate_python(answer)
         data = _cleaned(answer | {"results": list(_passages(found))})
         blocks = ["\n".join([*_passage_lines(one), ""]) for one in data["results"]]
         text = passages_text(found, Form())
