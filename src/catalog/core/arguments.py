@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
@@ -242,6 +242,7 @@ def nearest_name(name: str, names: Names) -> str | None:
     return aliases[near[0]] if near else None
 
 
+@lru_cache(maxsize=1_000)
 def fold_name(name: str) -> str:
     """Return the name without case, hyphens and underscores."""
     return re.sub(r"[\s_-]+", "", name).casefold()

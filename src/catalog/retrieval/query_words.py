@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import chain, compress, pairwise
 from operator import or_
 from types import MappingProxyType
@@ -118,19 +118,30 @@ class QueryWords:
 
     def rank_of(self, tokens: int) -> tuple[int, int]:
         """Return how many distinct words these tokens make up, and how many they are."""
-        return sum(has_word(word, tokens) for word in self.words), tokens.bit_count()
+        count = 0
+        for word in self.words if tokens else ():  # without calls: it ranks every sentence
+            for way in word:
+                if tokens & way == way:
+                    count += 1
+                    break
+        return count, tokens.bit_count()
+
+
+@cache
+def _passage_analyzer(language: str) -> Analyzer:
+    return analyzers_of([language], is_passage=True)[0]
 
 
 @lru_cache(maxsize=5_000)  # the passages of a search share many words
 def _matches_in(words: QueryWords, piece: str) -> list[Match]:
     found, bit_of = list[Match](), words.tokens
-    (analyzer,) = analyzers_of([words.language], is_passage=True)
+    tokens_of = _passage_analyzer(words.language).tokens_of
     parts: list[tuple[int, int, Sequence[str]]] = []
     for run in _SCRIPTS.finditer(piece):
         first, end = run.span()
         if run[1] is None:
             inner = WORD.finditer(piece, first, end)
-            parts += [(*word.span(1), analyzer.tokens(word[1])) for word in inner]
+            parts += [(*word.span(1), tokens_of([word[1]])) for word in inner]
         else:  # without spaces: characters and pairs of them
             spans = [(at, at + size) for at in range(first, end) for size in (1, 2)]
             parts += [(low, high, [fold(piece[low:high])]) for low, high in spans if high <= end]
