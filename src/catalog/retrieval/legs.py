@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _FOUND, _SHARE, _LEAST = 100, 4, 2
 _UNUSED = "only the query itself is searched"
 _HAS_WORD = re.compile(r"\w").search
+_Asked = tuple[Any, str, dict[str, Hits]]  # a vector, its origin, and what a server found with it
 UNWRITTEN = "no passage contains these signs"
 UNSEARCHABLE = "the query has no words, or only words that are too common to search for"
 
@@ -216,14 +217,6 @@ def rank_words(connection: Connection, engine: LexicalEngine, leg: LegQuery) -> 
     return LegRun(query, top_k, engine.name, hits, hits.spread, note, readings=told)
 
 
-class _Asked(NamedTuple):
-    """A vector of shape ``(dim,)``, where it comes from, and what a server found with it."""
-
-    vector: Any
-    note: str
-    hits: dict[str, Hits]
-
-
 def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> _Asked | None:
     """Return what a search by meaning needs of models and servers; no transaction waits for them.
 
@@ -260,7 +253,7 @@ def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> _Asked | No
     for name in within.datasets if parts.asks_server else ():
         engine, here = parts.vector(name), within.of(name)
         found[name] = nearest(engine, parts.database, vector, top_k, here)
-    return _Asked(vector, note, found)
+    return vector, note, found
 
 
 def _rank_vectors(
@@ -273,11 +266,11 @@ def _rank_vectors(
     query, within, top_k, _ = leg
     if asked is None:
         return LegRun(query, top_k, "not asked", note="no word to embed")
-    library, vector = parts.library, asked.vector
+    library, (vector, origin, of_server) = parts.library, asked
     found, names, spreads = list[Hit](), list[str](), list[tuple[int, Spread]]()
     fallbacks, damaged, is_elsewhere = list[str](), set[str](), False
     for name in within.datasets:
-        engine, hits = parts.vector(name), asked.hits.get(name)
+        engine, hits = parts.vector(name), of_server.get(name)
         vectors = engine.at(connection)
         allowed = allowed_seqs(connection, within.of(name))
         if hits is None:
@@ -314,7 +307,7 @@ def _rank_vectors(
         engine=", ".join(dict.fromkeys(names)),
         hits=found if len(names) == 1 else best_first(found, top_k),
         spread=join_spreads(spreads),
-        note="; ".join(filter(None, (fallback, asked.note))),
+        note="; ".join(filter(None, (fallback, origin))),
         fallback=fallback,
         damaged=tuple(DamagedDocumentError(one, "a vector") for one in sorted(damaged)),
     )

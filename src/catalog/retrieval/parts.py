@@ -22,7 +22,6 @@ from catalog.retrieval.rerank import get_reranker
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from catalog.embedding.model import EmbeddingModel
     from catalog.llm import LanguageModel
     from catalog.retrieval.expansion import ExpansionSource
     from catalog.retrieval.rerank import Reranker
@@ -58,7 +57,6 @@ class SearchParts:
         self.library, self.database = library, library.database
         self.settings = settings or library.settings
         self.rag: RAGv2Settings = self.settings.rag_v2
-        self._query_vectors: tuple[EmbeddingModel, QueryVectors] | None = None
         self._make_reranker = make_reranker or cache(self._load_reranker)
         self._source = expansion_source
         self._calibrations = {} if calibrations is None else calibrations
@@ -101,19 +99,15 @@ class SearchParts:
         """Return the vector engine of the settings; raises like ``Indexes.vector``."""
         return self.library.indexes.vector(dataset, self.rag.vector_engine)
 
-    @property
+    @cached_property
     def query_vectors(self) -> QueryVectors:
         """Query embeddings through the cache, with the query prefix of these settings."""
-        model, kept = self.library.model, self._query_vectors
-        if kept is None or kept[0] is not model:
-            own, ours = model, self.rag
-            if ours.embed_prefix_query != self.library.settings.rag_v2.embed_prefix_query:
-                from catalog.embedding import query_prefix
+        model, rag, of_library = self.library.model, self.rag, self.library.settings
+        if rag.embed_prefix_query != of_library.rag_v2.embed_prefix_query:
+            from catalog.embedding import query_prefix
 
-                prefix = query_prefix(self.library.settings.embedding, ours)
-                own = replace(model, query_prefix=prefix)
-            kept = self._query_vectors = model, QueryVectors(own, ours.query_cache_size)
-        return kept[1]
+            model = replace(model, query_prefix=query_prefix(of_library.embedding, rag))
+        return QueryVectors(model, rag.query_cache_size)
 
     @property
     def expander(self) -> Expander:

@@ -80,18 +80,32 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     is_open = all(getattr(params, name) is None for name in _NARROWING)
     is_open &= isinstance(params.dataset, str) and not roles_in_force(parts.settings, params.role)
     with stages.run("scope") as notes:
-        if is_open:  # the search itself notices an unknown name
-            restriction = Restriction(storable(str(params.dataset)))
-            where = restriction, restriction, False
-        else:
-            where = _read_scope(library, params, notes)
+        # the search itself notices an unknown name
+        visible = restriction = Restriction(storable(str(params.dataset)))
+        is_one_document = False
+        if not is_open:
+            restriction, visible, is_one_document = _read_scope(library, params, notes)
     with stages.run("normalise") as notes:
         query = parse_query(params.query, max_chars=rag.max_query_chars)
         if query.exclusions or any(part.phrases for part in query.parts):
             with library.database.read() as connection:
-                query = _read_by_documents(connection, query, where[0], params, rag)
+                query = _read_by_documents(connection, query, restriction, params, rag)
         notes.extend(query.notes)
-    return make_request(params, rag, query, *where)
+    threshold, half_life = params.similarity_threshold, params.recency_half_life_days
+    return SearchRequest(
+        query,
+        restriction,
+        visible,
+        params.top_k or rag.top_k,
+        params.mode or "hybrid",
+        rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
+        expand=rag.expansion_enabled if params.expand is None else params.expand,
+        threshold=rag.similarity_threshold if threshold is None else threshold,
+        distinct=rag.distinct_text and not params.all_copies,
+        sort=params.sort or "best",
+        recency_half_life_days=rag.recency_half_life_days if half_life is None else half_life,
+        is_one_document=is_one_document,
+    )
 
 
 def _read_scope(
@@ -144,32 +158,6 @@ def _read_scope(
             notes.append(f"{len(dated)} documents of these dates")
             restriction = replace(restriction, scope=Scope.of(dated))
     return restriction, visible, is_one_document
-
-
-def make_request(
-    params: SearchParams,
-    rag: RAGv2Settings,
-    query: ParsedQuery,
-    restriction: Restriction,
-    visible: Restriction,
-    is_one_document: bool = False,
-) -> SearchRequest:
-    """Return the request for checked params; what they leave open is as the settings say."""
-    threshold, half_life = params.similarity_threshold, params.recency_half_life_days
-    return SearchRequest(
-        query,
-        restriction,
-        visible,
-        params.top_k or rag.top_k,
-        params.mode or "hybrid",
-        rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
-        expand=rag.expansion_enabled if params.expand is None else params.expand,
-        threshold=rag.similarity_threshold if threshold is None else threshold,
-        distinct=rag.distinct_text and not params.all_copies,
-        sort=params.sort or "best",
-        recency_half_life_days=rag.recency_half_life_days if half_life is None else half_life,
-        is_one_document=is_one_document,
-    )
 
 
 def _read_by_documents(

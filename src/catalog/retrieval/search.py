@@ -76,7 +76,6 @@ MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 ROUTED = 100  # best passages of the lexical index whose documents the router may choose
 _DAMAGED = 3  # documents named in notes
 _COMPARISON = "catalog.search_v2.compare_with_v1"
-Choose = Callable[[list[Passage]], list[Passage]]
 
 
 class Searcher:
@@ -108,11 +107,9 @@ class Searcher:
     def search(self, params: SearchParams) -> SearchResults:
         """Return the ``top_k`` best passages for a query, best first.
 
-        Several datasets are searched as one; without ``dataset``, all are.
-
-        The parameters are those of :class:`SearchParams`. A stage that fails is reported in
-        ``stages`` and the rest answers, unless ``strict``. Raises :class:`InputError` kinds for a
-        bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
+        Several datasets are searched as one; without ``dataset``, all are. A stage that fails is
+        reported in ``stages`` and the rest answers, unless ``strict``. Raises :class:`InputError`
+        kinds for a bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
         """
         return self.run(params)
 
@@ -211,7 +208,7 @@ def gather(
         found = _gather(parts, request, question, narrow, of_chosen)
         if len(found.passages) >= request.top_k:
             stages.ran("route", ms, note)
-            stages.join(of_chosen)
+            stages.reports += of_chosen.reports
             return found._replace(stages=stages)
         few = f"they gave {len(found.passages)} passages, so all documents were searched"
         stages.ran("route", ms, f"{note}; {few}")
@@ -320,7 +317,7 @@ def _gather(
             if len(selected) >= most:
                 break
         factor, read = factor * 4, read * 4
-    stages.join(round_stages)
+    stages.reports += round_stages.reports
     missing = top_k - len(selected) if request.is_filled and cap > 1 else 0
     if missing > 0:
         whole = in_order(ranked.passages)
@@ -364,7 +361,7 @@ def find(
     question: Question,
     top_k: int,
     stages: StageLog,
-    choose: Choose = list,
+    choose: Callable[[list[Passage]], list[Passage]] = list,
     enough: int = 0,
 ) -> Ranked:
     """Return the best ``top_k`` passages of all legs, fused, and more until ``enough`` are chosen.

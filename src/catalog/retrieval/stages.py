@@ -12,6 +12,7 @@ from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
 
+Status = Literal["ran", "skipped", "failed"]
 OnStage = Callable[[StageReport], object]
 
 
@@ -28,10 +29,6 @@ class StageLog:
     def fork(self) -> StageLog:
         """Return an empty log of the same strictness, for work that may be repeated."""
         return StageLog(strict=self.strict, on_stage=self._on_stage)
-
-    def join(self, other: StageLog) -> None:
-        """Add the reports of another log."""
-        self.reports.extend(other.reports)
 
     @contextmanager
     def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:
@@ -77,9 +74,7 @@ class StageLog:
             if one.status == "failed":
                 log.warning("%s failed, the search continues without it: %s", one.name, one.note)
 
-    def _add(
-        self, name: str, status: Literal["ran", "skipped", "failed"], ms: float, note: str
-    ) -> None:
+    def _add(self, name: str, status: Status, ms: float, note: str) -> None:
         report = StageReport(name=name, status=status, ms=round(ms, 3), note=note)
         self.reports.append(report)
         if self._on_stage is not None:

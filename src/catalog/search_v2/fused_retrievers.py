@@ -170,7 +170,7 @@ class FusedRetrievers(FusionRetriever):
         if self._stages is None:
             stages.log_failures(_log)
         else:
-            self._stages.join(stages)
+            self._stages.reports += stages.reports
         nodes: dict[str, NodeWithScore] = {}
         lists = []
         for number, answer in enumerate(answers):
