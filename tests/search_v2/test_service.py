@@ -690,7 +690,7 @@ def test_passages_sorted_by_date_are_the_best_ones_newest_first(aged, mode):
 
 
 def test_an_unknown_order_is_refused(service):
-    with pytest.raises(InputError, match="no sort order 'age'"):
+    with pytest.raises(InputError, match="sort must be 'best' or 'date', not 'age'"):
         service.search("keys", dataset="notes", sort="age")
 
 

@@ -306,7 +306,7 @@ def _rank_vectors(
         top_k,
         engine=", ".join(dict.fromkeys(names)),
         hits=found if len(names) == 1 else best_first(found, top_k),
-        spread=join_spreads(spreads),
+        spread=spreads[0][1] if len(names) == 1 else join_spreads(spreads),
         note="; ".join(filter(None, (fallback, origin))),
         fallback=fallback,
         damaged=tuple(DamagedDocumentError(one, "a vector") for one in sorted(damaged)),

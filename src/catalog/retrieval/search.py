@@ -16,7 +16,7 @@ from catalog.core.arguments import takes_self
 from catalog.core.errors import CatalogError, QueryError
 from catalog.core.params import Mode, SearchParams
 from catalog.core.query import SubQuery
-from catalog.core.results import Evidence, SearchResults
+from catalog.core.results import SearchResults
 from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
@@ -68,7 +68,7 @@ from catalog.retrieval.stages import OnStage, StageLog
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole
-from catalog.store.embedding_cache import embedded_share, find_unembedded
+from catalog.store.embedding_cache import embedded_share, find_unembedded, is_noted_waiting
 from catalog.store.listing import allowed_documents, count_documents, read_documents_of_chunks
 from catalog.store.restriction import Restriction, read_chunk_ids, sizes_within
 
@@ -278,11 +278,10 @@ def _gather(
     least = DEPTH if rag.fusion_mode == "adaptive" and mode == "hybrid" else 1
     cap = 0 if rag.max_chunks_per_doc > 1 and request.is_one_document else rag.max_chunks_per_doc
 
-    def in_order(found: list[Passage]) -> list[Passage]:
-        return favour_recent(found, half_life, time.time()) if half_life > 0 else found
+    in_order = partial(favour_recent, half_life_days=half_life, now=time.time())
 
     def choose(found: list[Passage]) -> list[Passage]:
-        kept: Sequence[Passage] = in_order(found)
+        kept: Sequence[Passage] = in_order(found) if half_life > 0 else found
         if rag.chunk_selection == "keyword":
             kept = select_by_keyword(kept, question.text)
         kept = keep_distinct(kept) if request.distinct else kept
@@ -320,7 +319,7 @@ def _gather(
     stages.reports += round_stages.reports
     missing = top_k - len(selected) if request.is_filled and cap > 1 else 0
     if missing > 0:
-        whole = in_order(ranked.passages)
+        whole = in_order(ranked.passages) if half_life > 0 else ranked.passages
         whole = keep_distinct(whole) if request.distinct else whole
         kept = {one.chunk.seq for one in selected}
         kept |= set([one.chunk.seq for one in whole if one.chunk.seq not in kept][:missing])
@@ -384,9 +383,11 @@ def find(
             words = find_words(connection, engine, leg.restriction, text, run.hits, seqs)
         lists = _ranked_lists(rag, runs, seqs, words)
         by_words, waiting, balance = frozenset(kinds & {"lex"}), frozenset[int](), PRIOR
+        is_waiting = is_noted_waiting(connection, dataset)
         if len(runs) > 1:
-            with_vector = {hit.seq for run in runs if run.leg == "vector" for hit in run.hits}
-            waiting = find_unembedded(connection, dataset, seqs - with_vector)
+            if is_waiting:
+                with_vector = {hit.seq for run in runs if run.leg == "vector" for hit in run.hits}
+                waiting = find_unembedded(connection, dataset, seqs - with_vector)
             balance = parts.balance(dataset)
             if (useless := balance.left_out) is not None:
                 # relevance is that of a search by the other leg, if it answered
@@ -418,7 +419,8 @@ def find(
             selected = choose(passages)
             if len(selected) >= enough:
                 break
-        share = embedded_share(connection, within) if legs[-1].query.kind != "lex" else None
+        is_waiting &= legs[-1].query.kind != "lex"
+        share = embedded_share(connection, within) if is_waiting else None
         ms = (time.perf_counter() - started) * 1000
     _report_legs(runs, words, stages)
     note = f"{'none' if len(runs) == 1 else rag.fusion_mode}: {len(fused)} candidates"
@@ -552,8 +554,7 @@ def to_results(
     parts: SearchParts, params: SearchParams, found: Found, started: float
 ) -> SearchResults:
     """Return the public form of what a search found that began at ``started``."""
-    request, stages, shown = found.request, found.stages, dict[Evidence | None, int | None]()
-    shown[None] = None
+    request, stages, shown = found.request, found.stages, dict[Any, Any]({None: None})
     with stages.run("shape"):
         results = [
             to_result(
