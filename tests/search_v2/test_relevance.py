@@ -188,7 +188,9 @@ def test_relevance_never_rises_and_passages_that_contradict_the_order_share_thei
     )
     by_cosine = Calibration(0.0, cosine=1.0)
     judged, _ = judge_relevance(list(found.values()), LONG, lambda _: by_cosine)
-    pair = (by_cosine.relevance(Features(0.2)) + by_cosine.relevance(Features(0.4))) / 2
+    pair = (
+        by_cosine.relevance(Features(cosine=0.2)) + by_cosine.relevance(Features(cosine=0.4))
+    ) / 2
     assert [one.relevance for one in judged[1:3]] == [pytest.approx(pair)] * 2
     assert [one.relevance for one in judged] == sorted(
         (one.relevance for one in judged), reverse=True

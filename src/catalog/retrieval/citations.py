@@ -22,12 +22,8 @@ _JOINERS = "\u200c\u200d"  # of emoji, and of scripts that need them
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of control and formatting
 _SCHEME = re.compile(r"\s*[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _HOST = re.compile(r"[^\s\"'<>\\^`{|}]+")
-_YOUTUBE = frozenset(
-    f"{before}{site}"
-    for site in ("youtube.com", "youtube-nocookie.com", "youtu.be")
-    for before in ("", "www.", "m.", "music.")
-)
-_VIMEO = frozenset(["vimeo.com", "www.vimeo.com", "player.vimeo.com"])
+_YOUTUBE = re.compile(r"(?:(?:www|m|music)\.)?(?:youtube(?:-nocookie)?\.com|youtu\.be)")
+_VIMEO = re.compile(r"(?:(?:www|player)\.)?vimeo\.com")
 _SAFE = "%:@!$&'()*+,;=/?~-._[]"  # characters of an address that stay as they are
 
 
@@ -164,12 +160,12 @@ def _address_at(address: str, seconds: float) -> str | None:
     if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.netloc) or not host:
         return None
     second = whole_second(seconds)
-    if host in _YOUTUBE:
+    if _YOUTUBE.fullmatch(host):
         name = "start" if url.path.startswith("/embed/") else "t"
         query = _replace_parameters(url.query, f"{name}={second}", ("t", "start"))
         fragment = _replace_parameters(url.fragment, "", ("t",))
         return _quote_url(url._replace(query=query, fragment=fragment))
-    added = f"t={second}s" if host in _VIMEO else f"t={second}"
+    added = f"t={second}s" if _VIMEO.fullmatch(host) else f"t={second}"
     return _quote_url(url._replace(fragment=_replace_parameters(url.fragment, added, ("t",))))
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from pydantic import BaseModel, Field
 
@@ -89,7 +88,6 @@ _ABOUT_ITSELF = re.compile(
     r"as an ai|as a language model|i (?:cannot|can['’]t|am sorry|am unable)|i['’]m (?:sorry|unable)"
     r"|sorry,|here (?:are|is)\b|here['’]s\b|sure\b(?!-)|certainly\b"
 )
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,39 +184,27 @@ class Expander:
         self._source, self._cache, self._rag = source, cache, rag
         self._calls = BoundedCalls(_ABANDONED)
 
-    @cached_property
-    def _identity(self) -> str:
-        return self._call(lambda: self._source.fingerprint)
-
     def expand(self, query: str) -> tuple[list[ExpansionLine], list[Dropped], str]:
         """Return the lines to search, the others, and their source; raise one of our errors."""
-        lines, is_cached = self._lines(query)
-        kept, dropped = filter_lines(lines, query, self._source.prompt)
-        return kept, dropped, f"{self._source.name}{' (cached)' if is_cached else ''}"
-
-    def _lines(self, query: str) -> tuple[list[ExpansionLine], bool]:
-        """Return the source's lines, and whether they come from the cache."""
+        source, seconds = self._source, self._rag.expansion_timeout_ms / 1000
         plain = " ".join(unicodedata.normalize("NFKC", query).casefold().split())
-        key = cache_key("expansion", plain, self._identity)
-        if (cached := self._cache.get([key]).get(key)) is not None:
-            with suppress(ValueError, TypeError):  # it was damaged: ask again
-                return [ExpansionLine(**line) for line in json.loads(cached)], True
-        seconds = self._rag.expansion_timeout_ms / 1000
-        lines = self._call(lambda: self._calls.call(lambda: self._source.expand(query), seconds))
-        if lines:
-            entry = CacheEntry(json.dumps([asdict(line) for line in lines]), None)
-            self._cache.put({key: entry}, model=self._identity)
-        return lines, False
-
-    def _call(self, function: Callable[[], ResultT]) -> ResultT:
-        """Turn whatever the source's code raises, even an exit, into one of our errors."""
         try:
-            return function()
+            identity = source.fingerprint
+            key = cache_key("expansion", plain, identity)
+            if cached := self._cache.get([key]).get(key):
+                lines = [ExpansionLine(**line) for line in json.loads(cached)]
+            else:
+                lines = self._calls.call(lambda: source.expand(query), seconds)
         except (CatalogError, KeyboardInterrupt):
             raise
-        except BaseException as error:
-            name = type(self._source).__name__
+        except BaseException as error:  # whatever the source's code raises, even an exit
+            name = type(source).__name__
             raise LLMError(f"{name}: {type(error).__name__}: {error}") from error
+        if lines and not cached:
+            entry = CacheEntry(json.dumps([asdict(line) for line in lines]), None)
+            self._cache.put({key: entry}, model=identity)
+        kept, dropped = filter_lines(lines, query, source.prompt)
+        return kept, dropped, f"{source.name}{' (cached)' if cached else ''}"
 
 
 def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:

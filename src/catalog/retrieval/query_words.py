@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from itertools import chain, compress, pairwise
 from operator import or_
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, find_columns
@@ -192,12 +191,10 @@ def query_words(query: str, language: str = "english") -> QueryWords:
     bits = {token: 1 << at for at, token in enumerate(dict.fromkeys(chain.from_iterable(every)))}
     alone = {way[0] for way in every if len(way) == 1}
     alone |= {token for parts in words for token in parts}
-    masks = tuple(
-        tuple(dict.fromkeys(sum(bits[token] for token in set(way)) for way in ways))
-        for ways in words.values()
-    )
     together = sum(bit for token, bit in bits.items() if token not in alone)
-    return QueryWords(masks, bits, language, together, tuple(names[word] for word in words))
+    masks = [[sum(bits[token] for token in {*way}) for way in ways] for ways in words.values()]
+    written = tuple(tuple(dict.fromkeys(ways)) for ways in masks)
+    return QueryWords(written, bits, language, together, tuple(names[word] for word in words))
 
 
 def cover_of(chunk: Chunk, query: str, found: FoundWords = NO_WORDS) -> float:
@@ -209,10 +206,7 @@ def cover_of(chunk: Chunk, query: str, found: FoundWords = NO_WORDS) -> float:
 
 
 def query_coverage(
-    query: str,
-    text: str,
-    headings: Sequence[str],
-    weights: Mapping[str, float] = MappingProxyType({}),
+    query: str, text: str, headings: Sequence[str], weights: Mapping[str, float] = NO_WORDS.weights
 ) -> float:
     """Return the share of the query's words in a passage and its headings, 0 to 1.
 
@@ -325,7 +319,6 @@ def _sizes(raws: Iterable[str], weights: Mapping[str, float]) -> list[float]:
 
 
 def _threes(text: str) -> set[tuple[str, ...]]:
-    """Return the runs of three words."""
     words = _LETTERS.findall(text.casefold())
     return set(zip(words, words[1:], words[2:], strict=False))
 
@@ -350,12 +343,12 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
     common = stop_words(language_of_words(query))
     if any(word.casefold() in common and not word.isupper() for word in words):
         return ()
-    written: dict[str, None] = {}
+    written: list[str] = []
     for piece in query.split():
         of_piece = WORD.findall(piece)
         whole = piece.lstrip(_BEFORE_WORDS).rstrip(_AFTER_WORDS)
-        written |= dict.fromkeys([whole] if len(of_piece) == 1 else of_piece)
-    return tuple(written)
+        written += [whole] if len(of_piece) == 1 else of_piece
+    return tuple(dict.fromkeys(written))
 
 
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
@@ -383,7 +376,6 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
 
 
 def _whole(chunk: Chunk) -> str:
-    """Return title, headings, searched metadata and text."""
     return indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
 
 

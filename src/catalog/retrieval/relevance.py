@@ -57,7 +57,7 @@ _KEY = "calibration:{}"
 WORDS_ONLY = ""  # instead of a fingerprint: for searches whose cosines have no fit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """The variables of one passage's relevance."""
 
@@ -70,21 +70,17 @@ class Features:
     keywords: float = 0.0
 
 
+FEATURES = tuple(field.name for field in fields(Features))
+
+
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Features):
     """The coefficients of the module's formulas; ``about`` names the labels of the fit.
 
     ``english_only`` says that its cosines are valid only for passages in English.
     """
 
     constant: float
-    cosine: float = 0.0
-    words: float = 0.0
-    rank: float = 0.0
-    name: float = 0.0
-    named: float = 0.0
-    exact: float = 0.0
-    keywords: float = 0.0
     answer_constant: float = -3.119
     answer_cosine: float = 0.0
     answer_words: float = 9.436
@@ -100,9 +96,6 @@ class Calibration:
         """Estimate the probability that one of the passages answers: above 0, at most 1."""
         of_both = self.answer_cosine * cosine + self.answer_words * words
         return _logistic(self.answer_constant + of_both)
-
-
-FEATURES = tuple(field.name for field in fields(Features))
 
 
 def _logistic(logit: float) -> float:
@@ -155,7 +148,6 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
     vectors = [passage.fused.originals("vector") for passage in passages]
     last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     weight = 0.0 if keywords else 1 - named
-    of_query = {"named": named, "keywords": float(bool(keywords))}
     features = []
     for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1):
         chunk, cover, exact = passage.chunk, cover_of(passage.chunk, query, found), 0.0
@@ -164,8 +156,9 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
         elif keywords and cover == 1 and has_other_forms(chunk, keywords):
             exact = _OTHER_FORM
         cosine = weight * max((share.raw_score for share in own), default=last)
-        name = named * (passage.fused.key in found.rare)
-        features.append(Features(cosine, cover, 1 / place, name, exact=exact, **of_query))
+        has = named * (passage.fused.key in found.rare), named, exact, float(bool(keywords))
+        values = dict(zip(FEATURES, (cosine, cover, 1 / place, *has), strict=True))
+        features.append(Features(**values))
     return features
 
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -41,13 +41,14 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     passages = _fold_quotes(passages)
     chunks = [passage.chunk for passage in passages]
     shown = [frame_text(one.text) if one.modality == "video_frame" else one.text for one in chunks]
-    # Removing signs takes 1 µs a word, so only texts with the same letters and digits are compared.
-    letters = list(map(_letters_and_digits, shown))
-    alike = Counter(filter(None, letters))
+    # Removing signs takes 1 µs a word, so only texts that begin alike are compared.
+    words_in = _LETTERS_OR_DIGITS.finditer
+    begins = [tuple(one[0] for one in islice(words_in(it), _OPENING_WORDS)) for it in shown]
+    alike = Counter(begins)
     selected: list[Passage] = []
     first_with: dict[str, int] = {}
-    for passage, text, held in zip(passages, shown, letters, strict=True):
-        words = _words_said(text) if alike[held] > 1 else text
+    for passage, text, begin in zip(passages, shown, begins, strict=True):
+        words = _words_said(text) if alike[begin] > 1 else text
         first = first_with.setdefault(words, len(selected)) if words.strip() else len(selected)
         if first == len(selected):
             selected.append(passage)
@@ -86,6 +87,7 @@ def _quoted_text(text: str) -> str:
 
 
 _QUOTE_MARKS = re.compile(r"([> ]*).*")
+_OPENING_WORDS = 8  # enough to distinguish most passages
 _LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
 _BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number
 _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`{1,2})(?=\S)([^*`\n]+)\1(?![\w*`])")
@@ -152,34 +154,21 @@ def keep_few_of_each(
 
     ``shares`` has the limits of some documents, by their keys.
     """
-    if limit == 0:
-        return list(passages)
-    seen: Counter[str] = Counter()
-    selected: list[Passage] = []
+    seen, selected = Counter[str](), list[Passage]()
     for passage in passages:
         document = passage.document
         seen[document] += 1
-        if seen[document] <= shares.get(document, limit):
+        if limit == 0 or seen[document] <= shares.get(document, limit):
             selected.append(passage)
     return selected
 
 
-def keep_relevant(
-    passages: Sequence[Passage], minimum: float, *, keep_unjudged: bool = True
-) -> list[Passage]:
-    """Drop passages whose relevance is below ``minimum``, 0 to 1; 0 keeps all.
+def keep_relevant(passages: Sequence[Passage], minimum: float) -> list[Passage]:
+    """Drop passages whose relevance is below ``minimum``, 0 to 1.
 
-    A passage with the words of a keyword query as written, or with its quoted phrase, stays. A
-    passage without a relevance stays unless ``keep_unjudged`` is off.
+    A passage with the words of a keyword query as written, or with its quoted phrase, stays.
     """
-    if minimum == 0:
-        return list(passages)
-    return [
-        one
-        for one in passages
-        if one.certainty == "exact"
-        or (keep_unjudged if one.relevance is None else one.relevance >= minimum)
-    ]
+    return [one for one in passages if one.certainty == "exact" or (one.relevance or 0) >= minimum]
 
 
 def keep_within_budget(

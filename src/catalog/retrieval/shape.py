@@ -127,7 +127,6 @@ def _to_place(chunk: Chunk) -> OtherPlace:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return the values of a field as texts."""
     values = value if isinstance(value, list | tuple) else () if value is None else (value,)
     return tuple(map(str, values))
 

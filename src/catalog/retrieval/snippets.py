@@ -127,41 +127,27 @@ def _find_bounds(
 ) -> tuple[int, int]:
     """Extend the lines of the best sentence by one before and one after, in turn, while they fit.
 
-    If these do not fit themselves, cut the first one.
+    If these do not fit themselves, cut the first one around the sentence, or around the best
+    matches of a sentence that is too long.
     """
     starts = [line.start for line in lines]
     first, last = bisect_right(starts, best[0]) - 1, bisect_left(starts, best[1]) - 1
-    if lines[last].end - lines[first].start > max_chars:
-        return _cut_line(text, lines[first], best, matches, words, max_chars)
     before: tuple[int, int] | None = None
-    while before != (first, last):
+    while before != (first, last) and lines[last].end - lines[first].start <= max_chars:
         before = first, last
         if first > 0 and lines[last].end - lines[first - 1].start <= max_chars:
             first -= 1
         if last + 1 < len(lines) and lines[last + 1].end - lines[first].start <= max_chars:
             last += 1
-    return lines[first].start, lines[last].end
-
-
-def _cut_line(
-    text: str,
-    line: Line,
-    best: tuple[int, int],
-    matches: Sequence[Match],
-    words: QueryWords,
-    max_chars: int,
-) -> tuple[int, int]:
-    """Return the offsets of at most ``max_chars`` of a long line, around its best sentence.
-
-    If the sentence is too long, they are around its best matches, or its head without any.
-    """
-    low, high = best
+    if before is not None:
+        return lines[first].start, lines[last].end
+    line, (low, high) = lines[first], best
     begin = low
     if high - low > max_chars:
         ends = [match.end for match in matches]
         runs = (
-            matches[first : bisect_right(ends, match.start + max_chars)]
-            for first, match in enumerate(matches)
+            matches[at : bisect_right(ends, match.start + max_chars)]
+            for at, match in enumerate(matches)
         )
         run = max(filter(None, runs), key=words.rank, default=())
         low, high = (run[0].start, run[-1].end) if run else (low, low)

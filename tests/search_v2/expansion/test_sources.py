@@ -2,16 +2,13 @@
 
 import pytest
 
-from catalog.core.settings import RAGv2Settings
 from catalog.llm import ReplyPiece
 from catalog.retrieval.expansion import (
-    Expander,
     ExpansionReply,
     HydeSource,
     LexVecSource,
     get_source,
 )
-from scripted import ScriptedSource
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
 KINDS = [("lex", "key renewal"), ("vec", "replacing an API key")]
@@ -155,20 +152,3 @@ def test_the_fingerprint_tells_sources_models_and_prompts_apart():
     ]
     assert len({source.fingerprint for source in sources}) == len(sources)
     assert get_source("lines", Scripted()).fingerprint == sources[0].fingerprint
-
-
-@pytest.mark.parametrize("damaged", ["", "[", "3", '[{"kind": "lex"}]', '[["lex", "x"]]'])
-def test_a_cached_reply_that_is_damaged_is_asked_for_again(damaged):
-    class Damaged(dict):
-        def get(self, keys, default=None):
-            return dict.fromkeys(keys, damaged)
-
-        def put(self, entries, *, model):
-            self.update(entries)
-
-    source, cache = ScriptedSource("lex: api credential secret"), Damaged()
-    expander = Expander(source, cache, RAGv2Settings())
-    lines, is_cached = expander._lines("rotate api keys")
-    assert [one.text for one in lines] == ["api credential secret"]
-    assert not is_cached
-    assert len(cache) == 1

@@ -27,8 +27,7 @@ def get_reranker(
 ) -> Reranker:
     """Make the reranker set as ``rag.rerank_provider``; its model loads at the first use.
 
-    ``llm_seconds`` and the time budget both limit each request to ``llm``. ``threads`` is for
-    fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
+    ``llm_seconds`` and the time budget both limit each request to ``llm``. Raises
     :class:`ConfigError` if the provider's language model or address is missing.
     """
     name, size, budget_seconds = rag.rerank_model, _MAX_TOKENS, rag.rerank_budget_ms / 1000
