@@ -21,7 +21,7 @@ from catalog.core.errors import StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.get import find_document
 from catalog.library.health import dataset_stats, diagnose, stored_dataset
-from catalog.library.indexing import Indexer, rebuild_indexes
+from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.database import WRITE
@@ -173,24 +173,6 @@ def test_a_damaged_passage_is_named_in_the_notes_of_a_search(sound, tmp_path):
     assert {note.partition(":")[2].partition(" is damaged")[0] for note in page.notes} == {
         f"{path}: a passage" for path in PATHS
     }
-
-
-def test_an_index_of_sound_rows_is_mended_without_a_copy_of_the_store(sound, tmp_path):
-    """A byte of an entry of the index is another one."""
-    home = shutil.copytree(sound, tmp_path / "home")
-    with closing(sqlite3.connect(home / "catalog.db")) as connection:
-        named = "SELECT rootpage FROM sqlite_master WHERE name = 'documents_type'"
-        (page,) = connection.execute(named).fetchone()
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    content = bytearray((home / "catalog.db").read_bytes())
-    content[page * size - 2] ^= 1
-    (home / "catalog.db").write_bytes(content)
-    with open_qdrant_library(home) as library:
-        (check,) = [check for check in diagnose(library) if not check.ok]
-        assert (check.name, check.fix) == ("database", "catalog index rebuild --lexical")
-        assert "missing from index" in check.detail
-        rebuild_indexes(library, vectors=False)
-        assert [check for check in diagnose(library) if not check.ok] == []
 
 
 _DAMAGE_A_VECTOR = """

@@ -66,7 +66,7 @@ def embed_waiting(
         run.embed(progress or Silent(), pause or (lambda: False), spread)
     finally:
         with database.write() as connection:
-            embedding_cache.settle_waiting(connection, dataset)
+            embedding_cache.settle_waiting(connection, dataset, [one.seq for one in waiting])
     return run.report()
 
 

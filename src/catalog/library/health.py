@@ -232,11 +232,9 @@ def _none(library: Library, wrong: str, find: Callable[[Connection], Iterable[st
 
 
 def _database(library: Library) -> None:
-    """Check the database; if only its indexes are damaged, no copy needs to be restored."""
     with library.database.read() as connection:
         if (damage := statistics.find_damage(connection)) is not None:
-            problem, are_rows_sound = damage
-            raise _Defect(problem, "catalog index rebuild --lexical" if are_rows_sound else "")
+            raise _Defect(damage)
         orphans = statistics.count_orphans(connection)
     if broken := {name: count for name, count in orphans.items() if count}:
         raise _Defect(f"rows without an owner: {broken}")

@@ -360,15 +360,13 @@ def rebuild_indexes(
 ) -> dict[str, dict[str, int]]:
     """Rebuild the indexes of these datasets, by default of all, without the files of the model.
 
-    With ``lexical`` also the indexes of the database's own rows. Return for each dataset the points
-    of its ``vectors`` index, and 1 for ``lexical``.
+    Return for each dataset the points of its ``vectors`` index, and 1 for ``lexical``.
     """
     for name in datasets:
         library.require_dataset(name)
     progress, indexer, database = progress or Silent(), Indexer(library), library.database
     if lexical:
         with database.write() as connection:
-            publish.rebuild_row_indexes(connection)
             command_full_text(connection, "rebuild")
     stored = embedding_cache.read_stored_model(database)
     library.indexes.close()  # what this process holds of them

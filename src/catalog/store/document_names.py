@@ -1,8 +1,8 @@
 """The names of documents, the files that form one document, and filterable values as rows.
 
-A recording, a picture or a scan may have several files: transcript, frames, OCR text. All of them
-have the same value of the field ``media`` (see ``docs/reference/recordings.md``). The field counts
-for recordings, and for files that name the file they were made from.
+A recording, a picture or a scan may have several files: transcript, frames, OCR text. All have the
+same value of the field ``media`` (see ``docs/reference/recordings.md``), which counts for
+recordings, and for files that name the file they were made from.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    true,
     update,
 )
 
@@ -61,17 +62,13 @@ class Member:
         """Return the stored values of a field that names documents, or all its names."""
         names = (self.key,) if is_stored else self.names
         paths = (self.path,) if is_stored else (self.path, *names)
-        match field:
-            case "path":
-                return paths
-            case "source_doc_id":
-                return tuple(f"{self.dataset}:{path}" for path in paths)
-            case "media":
-                return names
-            case "docid":
-                return (self.docid,)
-            case _:
-                return (self.title,)
+        values: dict[str, tuple[MetadataScalar, ...]] = {
+            "path": paths,
+            "source_doc_id": tuple(f"{self.dataset}:{path}" for path in paths),
+            "media": names,
+            "docid": (self.docid,),
+        }
+        return values.get(field, (self.title,))
 
 
 class DocumentNames:
@@ -80,10 +77,8 @@ class DocumentNames:
     def __init__(
         self, connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
     ) -> None:
-        of_dataset = documents.c.dataset == dataset
-        self._prefix = f"{dataset}:"
-        self._allowed = of_dataset if allowed is None else and_(of_dataset, allowed)
-        self._connection = connection
+        self._connection, self._prefix = connection, f"{dataset}:"
+        self._allowed = and_(documents.c.dataset == dataset, true() if allowed is None else allowed)
 
     @cached_property
     def groups(self) -> dict[str, list[Member]]:
@@ -110,8 +105,8 @@ class DocumentNames:
         return {path: paths for paths in groups for path in paths}
 
     def _of_groups(self, is_meant: Callable[[Member], bool]) -> list[Member]:
-        groups = (group for group in self.groups.values() if any(map(is_meant, group)))
-        return list(chain.from_iterable(groups))
+        meant = (group for group in self.groups.values() if any(map(is_meant, group)))
+        return list(chain.from_iterable(meant))
 
     def made_of(self, original: str) -> list[str]:
         """Return the paths of the files that were made from the original at this path."""
@@ -273,20 +268,16 @@ def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
         items = values if isinstance(values, tuple) else (values,)
         # 1 and True are two values
         for kind, value in dict.fromkeys((value_kind(item), item) for item in items):
-            text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
-            number = (
-                comparable_number(value) if kind == "n" and not isinstance(value, str) else None
-            )
+            row: dict[str, Any] = dict.fromkeys(("text_value", "number_value", "folded"))
+            if kind == "n" and not isinstance(value, str):
+                row["number_value"] = comparable_number(value)
+            else:
+                row["text_value"] = text = str(value).lower() if kind == "b" else str(value)
+                row["folded"] = None if text.casefold() == text else text.casefold()
             if field in DATE_FIELDS and kind == "s":
-                number = to_timestamp(text)  # dates are compared as timestamps
-            row = {"field": field, "kind": kind, "text_value": text, "number_value": number}
-            rows.append(row | {"folded": _folded(text)})
+                row["number_value"] = to_timestamp(value)  # dates are compared as timestamps
+            rows.append(row | {"field": field, "kind": kind})
     return rows
-
-
-def _folded(text: str | None) -> str | None:
-    folded = None if text is None else text.casefold()
-    return None if folded == text else folded
 
 
 def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:

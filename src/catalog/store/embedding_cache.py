@@ -216,9 +216,9 @@ def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[in
     _note_if(connection, dataset, among(chunks.c.document_id, document_ids))
 
 
-def settle_waiting(connection: Connection, dataset: str) -> None:
-    """Look whether passages of the dataset wait for vectors, and note the result."""
-    of_it = chunks.c.dataset == dataset
+def settle_waiting(connection: Connection, dataset: str, seqs: Iterable[int] | None = None) -> None:
+    """Look whether passages of the dataset, or those of them that may, wait; note the result."""
+    of_it = chunks.c.dataset == dataset if seqs is None else among(chunks.c.seq, seqs)
     none_waits = ~_waiting(select(chunks.c.seq)).where(of_it).exists()
     is_note = meta.c.key == waiting_key(dataset)
     if not connection.execute(delete(meta).where(is_note, none_waits)).rowcount:

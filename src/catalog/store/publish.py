@@ -12,11 +12,9 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, TableClause, delete, func, insert, select, text, update
-from sqlalchemy.exc import IntegrityError
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.core.errors import StoreDamagedError
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import make_card
 from catalog.store.checksums import (
@@ -328,18 +326,6 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
         embedding_cache.settle_waiting(connection, name)
         change_stamp(connection, name, now)
     return len(numbers)
-
-
-def rebuild_row_indexes(connection: Connection) -> None:
-    """Rebuild SQLite's own indexes from their rows; Postgres's are left to its own tools.
-
-    Raises :class:`StoreDamagedError` if two rows have the same unique key.
-    """
-    try:
-        if not is_postgres(connection):
-            connection.execute(text("REINDEX"))
-    except IntegrityError as error:
-        raise StoreDamagedError(f"two rows have one key: {error.orig}") from error
 
 
 def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:

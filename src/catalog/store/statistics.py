@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,24 +25,16 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 _SHOWN = 3  # problems in the database
-_OF_INDEX = re.compile(r"missing from index |wrong # of entries in index |differ from index ")
 _PROSE = ("text", "ocr", "image_caption")
 _COUNT = func.count()
 
 
-def find_damage(connection: Connection) -> tuple[str, bool] | None:
-    """Return the damage found by SQLite's own check, and whether the rows are sound.
-
-    Rows are sound if all damage is in their indexes. ``None`` without damage, and in Postgres,
-    which has no such check.
-    """
+def find_damage(connection: Connection) -> str | None:
+    """Return the damage found by SQLite's own check; Postgres has none."""
     if is_postgres(connection):
         return None
-    check = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
-    lines = [line for row in check for line in str(row).splitlines()]
-    if lines == ["ok"]:
-        return None
-    return "; ".join(lines[:_SHOWN]), all(_OF_INDEX.search(line) for line in lines)
+    check = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars().all()
+    return None if check == ["ok"] else "; ".join(check)
 
 
 def count_orphans(connection: Connection) -> Counter[str]:
