@@ -11,7 +11,6 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
-from catalog.store.database import store_file
 from catalog.store.embedding_cache import StoredModel, adopt_model
 from catalog.store.schema import embeddings
 from fakes import DIM, WordEncoder, open_library, open_qdrant_library, write
@@ -46,8 +45,8 @@ def put_back_a_copy_of_other(home):
     other, copy = home.with_name("other"), home.with_name("copy.db")
     with open_library(other, OtherEncoder()) as library:
         Indexer(library).build(home.with_name("bread"), "bread")
-    back_up(store_file(other), copy)
-    restore(copy, store_file(home), locks=home / "locks")
+    back_up(other / "catalog.db", copy)
+    restore(copy, home / "catalog.db", locks=home / "locks")
 
 
 def fingerprints(library):

@@ -19,7 +19,7 @@ from catalog.store.portable import Import, portable_file
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The counts of an import: documents, their chunks, and texts that were embedded.
+    """The counts of an import: of documents, of their chunks, and of texts that were embedded.
 
     ``replaced`` documents had another content. ``waiting`` passages have no vector and are found
     by words.
@@ -88,14 +88,8 @@ def import_chunks(
         notes += later.values()
         with library.database.read() as connection:
             waiting += count_waiting(connection, dataset)[1]
-    return ImportReport(
-        tuple(run.opened),
-        run.counts["added"],
-        run.counts["replaced"],
-        run.counts["unchanged"],
-        run.counts["chunks"],
-        embedded,
-        waiting,
-        failed,
-        tuple(dict.fromkeys(notes)),  # several datasets may have the same
-    )
+    names = ("added", "replaced", "unchanged", "chunks")
+    added, replaced, unchanged, chunks = (run.counts[name] for name in names)
+    once = tuple(dict.fromkeys(notes))  # several datasets may have the same
+    counts = (added, replaced, unchanged, chunks, embedded, waiting)
+    return ImportReport(tuple(run.opened), *counts, failed, once)

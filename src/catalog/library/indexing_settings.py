@@ -33,7 +33,8 @@ class IndexingSettings:
         self._wanted = manifest.DatasetSettings(library.settings.preset, ours)
         with library.database.read() as connection:
             noted = manifest.read_dataset_settings(connection, dataset, in_use=True)
-            made_by = Counter() if noted else manifest.count_pipelines(connection, dataset)
+            known = {} if noted else manifest.known_documents(connection, dataset)
+        made_by = Counter(one["pipeline"] for one in known.values())
         self.settings = (None if apply_settings else noted) or self._wanted
         self.to_note = None if self.settings == noted else self.settings
         self.fingerprint = self._fingerprint(self.settings)

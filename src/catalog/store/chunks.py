@@ -55,12 +55,6 @@ _AS_STORED = (  # fields of a chunk that are columns
 )
 _as_stored = attrgetter(*_AS_STORED)
 _HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
-_LINES = (
-    select(documents.c.path, chunks.c.line_start, chunks.c.line_end, chunks.c.seq)
-    .join(documents, documents.c.id == chunks.c.document_id)
-    .where(among_bound(documents.c.path, "paths"), chunks.c.line_start.is_not(None))
-    .order_by(chunks.c.seq)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,22 +311,6 @@ def parse_places(stored: str | None, page: int | None) -> Places:
     if stored is None:
         return AS_IN_FILE if page is None else Places("page")
     return Places.from_dict(json.loads(stored))
-
-
-def find_by_lines(
-    connection: Connection, dataset: DatasetNames, places: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
-    """Return, by path and line, the row number of the first live chunk that contains the line."""
-    wanted: dict[str, list[int]] = {}
-    for path, line in places:
-        wanted.setdefault(path, []).append(line)
-    found: dict[tuple[str, int], int] = {}
-    of_dataset = _LINES.where(of_datasets(documents.c.dataset, dataset))
-    for path, first, last, seq in connection.execute(of_dataset, {"paths": as_bound(wanted)}):
-        for line in wanted[path]:
-            if first <= line <= last:
-                found.setdefault((path, line), seq)
-    return found
 
 
 def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Row[Any]]:

@@ -106,7 +106,7 @@ class Database:
     @classmethod
     def at(cls, home: Path) -> Database:
         """Open the embedded store of an ``IDX_HOME`` folder; create both if missing."""
-        return cls(URL.create("sqlite", database=str(store_file(home))))
+        return cls(_url_of(home))
 
     @contextmanager
     def read(self, *, latest: bool = False) -> Iterator[Connection]:
@@ -447,9 +447,8 @@ def _read_url(url: str | URL) -> URL:
     return url
 
 
-def store_file(home: Path) -> Path:
-    """Return the path of a home's embedded store."""
-    return home / "catalog.db"
+def _url_of(home: Path) -> URL:
+    return URL.create("sqlite", database=str(home / "catalog.db"))
 
 
 def find_store(settings: Settings) -> Path:
@@ -457,9 +456,7 @@ def find_store(settings: Settings) -> Path:
 
     Raises :class:`InputError` for a store on a server.
     """
-    if settings.database_url is None:
-        return store_file(settings.home)
-    url = _read_url(settings.database_url)
+    url = _read_url(settings.database_url or _url_of(settings.home))
     if url.get_backend_name() != "sqlite":
         raise InputError(
             "the store is in Postgres: copy it with pg_dump and pg_restore, or into a file with "
@@ -470,13 +467,13 @@ def find_store(settings: Settings) -> Path:
 
 def has_store(settings: Settings) -> bool:
     """Return whether there is a store, even one that cannot be opened."""
-    url = _read_url(settings.database_url or "sqlite://")
+    url = _read_url(settings.database_url or _url_of(settings.home))
     if url.get_backend_name() != "sqlite":
         from catalog.store.postgres import has_schema
 
         return has_schema(url)
     try:
-        return find_store(settings).exists()
+        return Path(url.database or "").exists()
     except OSError:
         return True
 
@@ -484,10 +481,8 @@ def has_store(settings: Settings) -> bool:
 def require_store(settings: Settings) -> None:
     """Raise :class:`NoStoreError` if there is no store; other problems show when it is opened."""
     if not has_store(settings):
-        place, check = f"in {settings.home}", "--home (IDX_HOME)"
+        where = f"in {settings.home}: check --home (IDX_HOME)"
         if settings.database_url is not None:
-            place, check = "at the address", "IDX_DATABASE_URL"
-        raise NoStoreError(
-            f"there is no store {place}: check {check}, or make one with 'catalog index build "
-            "FOLDER'"
-        )
+            where = "at the address: check IDX_DATABASE_URL"
+        make = "or make one with 'catalog index build FOLDER'"
+        raise NoStoreError(f"there is no store {where}, {make}")

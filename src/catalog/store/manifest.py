@@ -278,10 +278,3 @@ def note_dataset_settings(connection: Connection, dataset: str, settings: Datase
     text = json.dumps(dict(settings.values), sort_keys=True)
     row = {"dataset": dataset, "preset": settings.preset, "settings": text}
     put_rows(connection, dataset_settings, [row])
-
-
-def count_pipelines(connection: Connection, dataset: str) -> Counter[str]:
-    """Count the dataset's documents by the fingerprint of how they were read, cut and embedded."""
-    query = select(documents.c.pipeline, func.count()).where(documents.c.dataset == dataset)
-    rows = connection.execute(query.group_by(documents.c.pipeline))
-    return Counter({row[0]: row[1] for row in rows})

@@ -318,26 +318,20 @@ def _to_revision(line: _Document, passages: Sequence[_Chunk], model: StoredModel
     vectors: dict[str, embedding_cache.Vector] = {}
     for passage in passages:
         _check_span(passage.span, len(line.text))
-        chunk_id, keys = passage.repeated(line)["chunk_id"], [key for key, _ in passage.windows]
-        chunks[chunk_id] = NewChunk(chunk_id, passage.span, tuple(keys))
+        chunk_id, keys = (
+            passage.repeated(line)["chunk_id"],
+            tuple(key for key, _ in passage.windows),
+        )
+        chunks[chunk_id] = NewChunk(chunk_id, passage.span, keys)
         vectors.update((key, _read_vector(it, model.dim)) for key, it in passage.windows if it)
     if len(chunks) < len(passages):
         raise InputError(f"{line.path} has the same passage twice")
     names = ("path", "text", "title", "file_type", "source_type", "metadata")
-    revision = NewRevision(
-        line.dataset,
-        line.file,
-        ParsedDocument(**{name: getattr(line, name) for name in names}),
-        line.content_hash,
-        tuple(chunks.values()),
-        line.pipeline,
-        line.modified,
-        vectors,
-        model.fingerprint,
-    )
+    document = ParsedDocument(**{name: getattr(line, name) for name in names})
+    made = (line.content_hash, tuple(chunks.values()), line.pipeline, line.modified, vectors)
+    revision = NewRevision(line.dataset, line.file, document, *made, model.fingerprint)
     if publish.revision_date(revision) != line.dated:  # a program wrote "modified"
-        written = replace(revision.document, written=frozenset({"created"}))
-        revision = replace(revision, document=written)
+        revision = replace(revision, document=replace(document, written=frozenset({"created"})))
     return revision
 
 
@@ -375,9 +369,8 @@ class Import:
 
     ``most`` is the greatest length of a line in bytes, ``wanted`` the model of the settings.
     ``hold`` gives a dataset's lock; one is held at a time, so that two imports never wait for each
-    other. ``advance`` gets the bytes of each line. ``counts`` has the documents ``added``,
-    ``replaced`` and ``unchanged``, and their ``chunks``. While documents are published, their files
-    are marked to be read by the next update, which repairs the dataset if the import ends early.
+    other. ``advance`` gets the bytes of each line. While documents are published, their files are
+    marked to be read by the next update, which repairs the dataset if the import ends early.
     """
 
     database: Database
@@ -468,10 +461,19 @@ class Import:
                 raise InputError(f"there are {count} {name}, but the file says {told}")
 
     def _fill(self, items: Iterator[_Dataset | NewRevision | _File], root: Path | None) -> str:
-        """Store what the lines say of a dataset, and return a note about its folder."""
+        """Store what the lines say of a dataset, and return a note about its folder.
+
+        The folder in the file is used if one of its files is there unchanged: on another machine a
+        folder of that name may have other files, and an update reads them all.
+        """
         line, group, files = next(items), list[NewRevision](), list[ManifestEntry]()
-        assert isinstance(line, _Dataset)
-        self._open(line)
+        assert isinstance(line, _Dataset)  # as _checked orders them
+        name, of, folder = line.dataset, schema.manifest.c, Path(line.root)
+        self.opened.append(name)
+        with self.database.write() as connection:
+            publish.ensure_dataset(connection, name, time.time())
+            if line.made_with and manifest.read_dataset_settings(connection, name) is None:
+                manifest.note_dataset_settings(connection, name, line.made_with)
         try:
             for item in items:
                 if isinstance(item, _File):
@@ -480,32 +482,14 @@ class Import:
                     group.append(item)
                     if sum(len(one.chunks) for one in group) >= _TOGETHER:
                         full, group = group, []
-                        self._publish(line.dataset, full)
+                        self._publish(name, full)
         finally:
-            self._publish(line.dataset, group)
+            self._publish(name, group)
             with self.database.write() as connection:
-                manifest.record(connection, line.dataset, *files)
-        return self._settle(line, root)
-
-    def _open(self, line: _Dataset) -> None:
-        """Create the dataset unless it exists."""
-        self.opened.append(line.dataset)
-        with self.database.write() as connection:
-            publish.ensure_dataset(connection, line.dataset, time.time())
-            has_settings = manifest.read_dataset_settings(connection, line.dataset) is not None
-            if line.made_with is not None and not has_settings:
-                manifest.note_dataset_settings(connection, line.dataset, line.made_with)
-
-    def _settle(self, line: _Dataset, root: Path | None) -> str:
-        """Set the dataset's folder unless it has one, and return a note about it.
-
-        The folder in the file is used if one of its files is there unchanged: on another machine a
-        folder of that name may have other files, and an update reads them all.
-        """
-        name, marks, folder = line.dataset, schema.manifest.c, Path(line.root)
+                manifest.record(connection, name, *files)
         with self.database.write() as connection:
             # Files that have no line, and that only the import marked: there are none.
-            is_mark = (marks.dataset == name) & (marks.seen_at == 0)
+            is_mark = (of.dataset == name) & (of.seen_at == 0)
             connection.execute(delete(schema.manifest).where(is_mark))
             found = stored_chunks.find_root(connection, name)
             if root is not None or not found:
@@ -522,14 +506,11 @@ class Import:
         The next update reads the present and the former files of these documents, unless the line
         of a file marks it as read.
         """
-        if not group:
-            return
-        now, of = time.time(), schema.documents.c
+        now, of, new = time.time(), schema.documents.c, list[NewRevision]()
         query = select(of.source_doc_id, of.file, of.content_hash, of.pipeline, of.dated)
         is_of = among(of.source_doc_id, [one.source_doc_id for one in group])
         with self.database.write() as connection:
             before = {name: tuple(rest) for name, *rest in connection.execute(query.where(is_of))}
-            new: list[NewRevision] = []
             for one in group:
                 state = (one.file, one.content_hash, one.pipeline, publish.revision_date(one))
                 if before.get(one.source_doc_id) == state:
@@ -538,12 +519,17 @@ class Import:
                 else:
                     new.append(one)
             replaced = [before[one.source_doc_id] for one in new if one.source_doc_id in before]
-            files = {one.file for one in new} | {file for file, *_ in replaced}
-            manifest.note_unread(connection, dataset, files)
+            manifest.note_unread(
+                connection, dataset, {*(one.file for one in new), *(file for file, *_ in replaced)}
+            )
             publish.publish_all(connection, new, now)
-        added, same = len(new) - len(replaced), len(group) - len(new)
-        self.counts.update(added=added, replaced=len(replaced), unchanged=same)
-        self.counts.update(documents=len(group), chunks=sum(len(one.chunks) for one in group))
+        self.counts.update(
+            documents=len(group),
+            chunks=sum(len(one.chunks) for one in group),
+            added=len(new) - len(replaced),
+            replaced=len(replaced),
+            unchanged=len(group) - len(new),
+        )
 
 
 def _is_in(folder: Path, entry: ManifestEntry) -> bool:

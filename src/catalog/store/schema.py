@@ -45,21 +45,20 @@ def _owner(name: str, column: str, kind: Any = Integer, *, is_key: bool = False)
     return Column(name, kind, owner, primary_key=is_key, nullable=False)
 
 
-meta = _table(
-    "meta",
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-)
+def _columns(kind: Any, *names: str, nullable: bool = False) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=nullable) for name in names]
+
+
+meta = _table("meta", Column("key", Text, primary_key=True), *_columns(Text, "value"))
 
 datasets = _table(
     "datasets",
     Column("name", Text, primary_key=True),
-    Column("root", Text, nullable=False),
+    *_columns(Text, "root"),
     Column("include", Text, nullable=False, default="[]"),  # JSON list of globs, as built
     Column("exclude", Text, nullable=False, default="[]"),
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
+    *_columns(Float, "created_at", "updated_at"),
     Column("state", Text, nullable=False, default=""),  # new with every change or restore
 )
 
@@ -75,15 +74,10 @@ documents = _table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("source_doc_id", Text, nullable=False, unique=True),
     _owner("dataset", "datasets.name", Text),
-    Column("path", Text, nullable=False),
+    *_columns(Text, "path", "title", "file_type", "source_type"),
     Column("file", Text, nullable=False),  # the manifest's file it came from
-    Column("title", Text, nullable=False),
-    Column("file_type", Text, nullable=False),
-    Column("source_type", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
-    Column("revision_id", Text, nullable=False),
-    Column("content_hash", Text, nullable=False),
-    Column("docid", Text, nullable=False),
+    *_columns(Text, "revision_id", "content_hash", "docid"),
     Column("characters", Integer, nullable=False),
     Column("pipeline", Text, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
@@ -95,19 +89,14 @@ documents = _table(
     sqlite_autoincrement=True,
 )
 # The orders in which a listing sorts.
-Index("documents_name", documents.c.dataset, ignoring_case(documents.c.path))
-Index(
-    "documents_dated",
-    documents.c.dataset,
-    documents.c.dated.desc(),
-    ignoring_case(documents.c.path),
-)
+_by_name = ignoring_case(documents.c.path)
+Index("documents_name", documents.c.dataset, _by_name)
+Index("documents_dated", documents.c.dataset, documents.c.dated.desc(), _by_name)
 
 revisions = _table(
     "revisions",
     _owner("document_id", "documents.id", is_key=True),
-    Column("revision_id", Text, nullable=False),
-    Column("text", Text, nullable=False),
+    *_columns(Text, "revision_id", "text"),
     Column("checksum", Integer),  # of the document as it is shown: see store.checksums
 )
 
@@ -116,8 +105,8 @@ document_fields = _table(
     _owner("document_id", "documents.id"),
     Column("field", Text, nullable=False),
     Column("kind", Text, nullable=False),  # s, n or b: see core.filters.value_kind
-    Column("text_value", Text, nullable=True),
-    Column("number_value", Float, nullable=True),
+    Column("text_value", Text),
+    Column("number_value", Float),
     Column("folded", Text),  # text_value in folded case; NULL where that is text_value itself
     Index("document_fields_number", "field", "number_value"),
     Index("document_fields_of", "document_id", "field"),
@@ -139,26 +128,20 @@ document_cards = _table(
     Column("version", Integer, nullable=False, default=0),  # unused: stores made before have it
 )
 
-chunks = _table(
+chunks = _table(  # the checksum covers the values in this order
     "chunks",
     Column("seq", Integer, primary_key=True, autoincrement=True),  # never reused
     Column("chunk_id", Text, nullable=False, unique=True),
     _owner("document_id", "documents.id"),
-    Column("dataset", Text, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("modality", Text, nullable=False),
-    Column("start_offset", Integer, nullable=False),
-    Column("end_offset", Integer, nullable=False),
-    Column("page", Integer),
-    Column("line_start", Integer),
-    Column("line_end", Integer),
-    Column("time_start", Float),
-    Column("time_end", Float),
-    Column("title", Text, nullable=False),
+    *_columns(Text, "dataset"),
+    *_columns(Integer, "position"),
+    *_columns(Text, "modality"),
+    *_columns(Integer, "start_offset", "end_offset"),
+    *_columns(Integer, "page", "line_start", "line_end", nullable=True),
+    *_columns(Float, "time_start", "time_end", nullable=True),
+    *_columns(Text, "title"),
     # JSON list, outermost first; its last item may be a list: lines that are searched and not shown
-    Column("headings", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("text_hash", Text, nullable=False),
+    *_columns(Text, "headings", "text", "text_hash"),
     Column("tokens", Integer),  # as the chunker counted them; NULL: it counts none
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
@@ -190,12 +173,11 @@ chunk_windows = _table(
 embeddings = _table(
     "embeddings",
     Column("embed_key", Text, primary_key=True),
-    Column("fingerprint", Text, nullable=False),
-    Column("side", Text, nullable=False),  # query or document
+    *_columns(Text, "fingerprint", "side"),
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
     Column("checksum", Integer),  # CRC-32 of the vector's key and bytes
     Column("created_at", Float, nullable=False),
-    Column("hits", Integer, nullable=False, default=0),
+    Column("hits", Integer, nullable=False, default=0),  # unused, as side: stores before have it
     Index("embeddings_side", "side", "created_at"),
 )
 
@@ -208,16 +190,13 @@ manifest = _table(
     "manifest",
     _owner("dataset", "datasets.name", Text, is_key=True),
     Column("file", Text, primary_key=True),  # the file as listed; it may give several documents
-    Column("size", Integer, nullable=False),
-    Column("mtime_ns", Integer, nullable=False),
-    Column("pipeline", Text, nullable=False),
-    Column("state", Text, nullable=False),  # see store.manifest
+    *_columns(Integer, "size", "mtime_ns"),
+    *_columns(Text, "pipeline", "state"),  # see store.manifest
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
     Column("mount", Text),  # where its drive is mounted; NULL: outside the dataset
     Column("documents", Integer, nullable=False),  # how many the file had when it was noted
-    Column("ctime_ns", Integer),
-    Column("inode", Integer),
+    *_columns(Integer, "ctime_ns", "inode", nullable=True),
     Column("digest", Text),  # hash of its bytes, hexadecimal; NULL: it was not read
 )
 
@@ -226,12 +205,9 @@ eval_runs = _table(
     Column("id", Text, primary_key=True),  # hexadecimal
     Column("key", Text, nullable=False),  # hash of configuration, corpus, queries and code
     Column("created_at", Float, nullable=False),
-    Column("dataset", Text, nullable=False),  # no foreign key: a run outlives what it measured
-    Column("golden", Text, nullable=False),
+    *_columns(Text, "dataset", "golden", "backend"),  # no foreign key: runs outlive datasets
     Column("labels", Text, nullable=False),  # hash of the queries with their labels
-    Column("backend", Text, nullable=False),
-    Column("queries", Integer, nullable=False),
-    Column("top_k", Integer, nullable=False),
+    *_columns(Integer, "queries", "top_k"),
     Column("identity", Text, nullable=False),  # JSON object: what exactly was run
     Column("scores", Text, nullable=False),  # JSON object: metric -> query id -> score
     Column("summary", Text, nullable=False),  # JSON object: means, rates, latency
@@ -253,30 +229,15 @@ llm_cache = _table(
     Index("llm_cache_text", "text_hash"),
 )
 
-query_log = _table(
+query_log = _table(  # see store.log_entries; no foreign keys: entries outlive datasets
     "query_log",
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("asked_at", Float, nullable=False),  # seconds from 1970
-    Column("verb", Text, nullable=False),  # ask, generate or search
-    Column("edge", Text, nullable=False),  # see core.retrieval_events
-    Column("datasets", Text, nullable=False),  # JSON list; no foreign key: entries outlive them
-    Column("role", Text),
-    Column("agent", Text),
-    Column("query", Text),  # NULL: not kept, by the settings
-    Column("query_hash", Text, nullable=False),  # hexadecimal: see store.log_entries
-    Column("passages", Text, nullable=False),  # JSON list of [chunk id, score], best first
-    Column("confidence", Float),
-    Column("abstained", Text),  # why there was no answer; NULL: there was one, or an error
-    Column("model", Text),
-    Column("profile", Text),
-    Column("retrieval_ms", Float),
-    Column("generation_ms", Float),  # NULL: no language model was asked
-    Column("elapsed_ms", Float, nullable=False),
-    Column("prompt_tokens", Integer),
-    Column("reply_tokens", Integer),
-    Column("cost", Float),  # by the prices of the settings; NULL: unknown
-    Column("stages", Text, nullable=False),  # JSON list of [name, status, milliseconds]
-    Column("errors", Text, nullable=False),  # JSON list of classes, with their stage if in one
+    *_columns(Float, "asked_at", "elapsed_ms"),
+    *_columns(Text, "verb", "edge", "query_hash"),
+    *_columns(Text, "datasets", "passages", "stages", "errors"),  # JSON lists
+    *_columns(Text, "role", "agent", "query", "abstained", "model", "profile", nullable=True),
+    *_columns(Float, "confidence", "retrieval_ms", "generation_ms", "cost", nullable=True),
+    *_columns(Integer, "prompt_tokens", "reply_tokens", nullable=True),
     Index("query_log_asked", "asked_at"),
     sqlite_autoincrement=True,
 )
