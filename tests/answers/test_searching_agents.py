@@ -203,16 +203,14 @@ def test_a_file_of_the_folder_stands_in_for_the_table_of_that_name(tmp_path, fil
 
 def test_an_agent_of_the_file_replaces_the_presets_as_a_whole(file):
     file('[agents.code-analyzer]\npersona = "Brief."')
-    agents = load_settings(preset="agents").settings.agents
-    assert (agents["code-analyzer"].filter_by_tags, agents["code-analyzer"].persona) == (
-        (),
-        "Brief.",
-    )
-    assert agents["log-reader"].retrieval == {"top_k": 5, "mode": "lexical"}
+    settings = load_settings(preset="agents").settings
+    agent = read_agent(settings, "code-analyzer")
+    assert (agent.filter_by_tags, agent.persona) == ((), "Brief.")
+    assert read_agent(settings, "log-reader").retrieval == {"top_k": 5, "mode": "lexical"}
 
 
 def test_the_agents_of_the_preset_are_the_designs():
-    agent = load_settings(preset="agents").settings.agents["code-analyzer"]
+    agent = read_agent(load_settings(preset="agents").settings, "code-analyzer")
     assert AgentContextConfig.of("code-analyzer", agent) == AgentContextConfig(
         agent_name="code-analyzer",
         top_k=10,

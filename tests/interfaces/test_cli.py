@@ -288,6 +288,31 @@ def test_help_and_import_load_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
+NOT_SEARCHED_WITH = [
+    *("llama_index", "nltk", "fastembed", "qdrant_client", "qdrant_edge", "torch", "httpx"),
+    *("fastapi", "mcp", "pydantic_settings", "catalog.core.agents", "catalog.core.answers"),
+    *("catalog.library.browse", "catalog.library.get", "catalog.retrieval.expansion"),
+    *("catalog.retrieval.rerank", "catalog.ingest.readers"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "besides"),
+    [("lexical", ["onnxruntime", "tokenizers", "catalog.store.vectors.flat"]), ("hybrid", [])],
+)
+def test_a_cold_search_imports_only_its_own_parts(shared, mode, besides):
+    script = (
+        "import sys\n"
+        f"sys.argv = ['catalog', 'search', 'rotate keys', '--mode', '{mode}']\n"
+        "from catalog.interfaces.cli import main\n"
+        "try:\n    main()\nfinally:\n"
+        f"    print([m for m in {NOT_SEARCHED_WITH + besides!r} if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "keys.md" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.slow
 def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, tmp_path):
     for number in range(15):

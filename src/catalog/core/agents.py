@@ -118,9 +118,8 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     name = name or DEFAULT
     if path := _agent_files(settings).get(name):
         return load_agent(path)
-    agent: Agent | None = settings.agents.get(name) or (Agent() if name == DEFAULT else None)
-    if agent is not None:
-        return agent
+    if name in settings.agents or name == DEFAULT:
+        return _validate(settings.agents.get(name, {}), f"the agent {name!r}")
     raise InputError(
         f"there is no agent {name!r} in the settings or in the home's folder agents; "
         f"agents: {', '.join(agent_places(settings))}"

@@ -25,7 +25,9 @@ def _without_examples(schema: dict[str, Any]) -> None:
 class Frozen(BaseModel):
     """Base of immutable models without extra fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_without_examples)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, json_schema_extra=_without_examples
+    )
 
 
 class ResultLocator(Frozen):

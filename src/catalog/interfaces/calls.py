@@ -6,15 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel, create_model
-
-from catalog.core.agents import read_agent, with_agent
-from catalog.core.answers import Answer, AnswerShape, Artifact
 from catalog.core.arguments import read_params
 from catalog.core.errors import InputError
 from catalog.core.ids import source_doc_id
@@ -28,13 +24,11 @@ from catalog.core.params import (
     SearchParams,
     StatusParams,
 )
-from catalog.core.places import Unit
-from catalog.core.results import CatalogPage, Frozen, SearchResults
-from catalog.library.get import DocumentLines, NamedPart, find_document, find_parts
-from catalog.library.names import WHOLE, role_scope
 
 if TYPE_CHECKING:
-    from catalog.core.answers import AnswerEvent
+    from catalog.core.answers import Answer, AnswerEvent, Artifact
+    from catalog.core.results import CatalogPage, SearchResults
+    from catalog.library.get import DocumentLines, NamedPart
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
     from catalog.store.filter_sql import DatasetNames
@@ -46,15 +40,14 @@ _NAMED = 20  # names without a document, each in a note
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One operation on a store: its parameters, its result, and the function that runs it.
+    """One operation on a store: its parameters and the function that runs it.
 
     ``run`` takes an engine and ``params``. It returns a JSON object, or something whose
-    ``to_dict()`` is one; ``result_schema`` describes that object.
+    ``to_dict()`` is one.
     """
 
     name: str
     params: type[Any]
-    result_schema: type[BaseModel]
     run: Callable[[LocalEngine, Any], Any]
 
 
@@ -82,6 +75,9 @@ def _generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
 
 def _get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
+    from catalog.library.get import find_document
+    from catalog.library.names import role_scope
+
     library = engine.library
     dataset: DatasetNames | None
     if params.dataset is not None:
@@ -107,6 +103,8 @@ def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
     that names no document is listed in ``notes`` with near misses; it is an error if every pattern
     does.
     """
+    from catalog.library.get import find_parts
+
     database = engine.library.database
     dataset, seen = engine.library.seen_datasets(params.role, params.dataset)
     parts, missing = find_parts(database, dataset, params.patterns, seen)
@@ -154,6 +152,8 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
 
 def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str]:
     """Return the lines that fit, and where to continue; "" if only the last line end did not."""
+    from catalog.library.names import WHOLE
+
     sizes = accumulate(len(line.text.encode()) + 1 for line in document.lines)
     count = sum(size <= max_bytes + 1 for size in sizes)
     kept, left, unit = document.lines[:count], document.lines[count:], document.unit
@@ -197,89 +197,16 @@ def _status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
     return describe_store(engine.library, params.role)
 
 
-_HINTS = get_type_hints(SearchResults)
-_SHOWN: Any = {
-    one.name: (_HINTS[one.name], ... if one.default is MISSING else one.default)
-    for one in fields(SearchResults)
-}
-SearchShape: type[BaseModel] = create_model(
-    "SearchShape",
-    __base__=Frozen,
-    __doc__="Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` "
-    "explains the numbers.",
-    **_SHOWN,
-)
-
-
-class DocumentShape(Frozen):
-    """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
-
-    All count in ``unit`` as its citations do, both ends included. ``numbers`` has one for each
-    line of the text: where that begins. ``cells`` are those of each row of a workbook, with the
-    sheet: ``Costs!A12:F12``. ``line_start``, ``line_end`` and ``lines_total`` are the
-    same where the unit is a line of the file.
-    """
-
-    source_doc_id: str
-    path: str
-    docid: str
-    title: str
-    metadata: dict[str, Any]
-    unit: Unit
-    start: int | None
-    end: int | None
-    total: int | None
-    line_start: int | None
-    line_end: int | None
-    lines_total: int | None
-    numbers: tuple[int | None, ...]
-    cells: tuple[str | None, ...] = ()
-    text: str
-    notes: tuple[str, ...] = ()
-
-
-class SkippedShape(Frozen):
-    """A document that is only named, without its text."""
-
-    source_doc_id: str
-    path: str
-    reason: str
-
-
-class DocumentsShape(Frozen):
-    """Several documents, by path."""
-
-    documents: tuple[DocumentShape, ...]
-    skipped: tuple[SkippedShape, ...]
-    notes: tuple[str, ...] = ()
-
-
-class StatusShape(Frozen):
-    """The contents of the store, and the model and engines set; ``datasets`` in full counts.
-
-    As a role: only counts of what it may see.
-    """
-
-    home: str
-    store: str
-    model: str | None
-    fingerprint: str | None
-    dim: int | None
-    lexical_engine: str
-    vector_engine: str
-    datasets: tuple[dict[str, Any], ...]
-
-
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        Verb("search", SearchParams, SearchShape, _search),
-        Verb("ask", AskParams, AnswerShape, _ask),
-        Verb("generate", GenerateParams, Artifact, _generate),
-        Verb("get", GetParams, DocumentShape, _get),
-        Verb("multi_get", MultiGetParams, DocumentsShape, _multi_get),
-        Verb("browse", BrowseParams, CatalogPage, _browse),
-        Verb("status", StatusParams, StatusShape, _status),
+        Verb("search", SearchParams, _search),
+        Verb("ask", AskParams, _ask),
+        Verb("generate", GenerateParams, _generate),
+        Verb("get", GetParams, _get),
+        Verb("multi_get", MultiGetParams, _multi_get),
+        Verb("browse", BrowseParams, _browse),
+        Verb("status", StatusParams, _status),
     )
 }
 
@@ -341,6 +268,8 @@ class LocalEngine:
             params, SearchParams | AskParams | GenerateParams
         ):
             if params.agent is not None:  # whose mode may need no model
+                from catalog.core.agents import read_agent, with_agent
+
                 params = with_agent(params, read_agent(self.library.settings, params.agent))
             self.library.require_models(mode=params.mode or "hybrid", rerank=params.rerank)
 

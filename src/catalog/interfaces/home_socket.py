@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +32,8 @@ from catalog.core.files import describe_os_error
 from catalog.core.ids import sha1_hex
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection, Listener
+
     from catalog.core.settings import Settings
     from catalog.interfaces.calls import LocalEngine
 
@@ -92,6 +93,8 @@ def listening(
     it before other threads make files, because it changes the umask of the process for a moment.
     Raises :class:`ConfigError` if the home has a server, or the socket cannot be made.
     """
+    from multiprocessing.connection import Listener
+
     from catalog.store.database import hold_lock
 
     if not hasattr(socket, "AF_UNIX"):  # on Windows each process answers for itself
@@ -154,6 +157,8 @@ def _send(connection: Connection, message: Mapping[str, Any]) -> None:
 
 def _connect(path: Path) -> tuple[Connection, Greeting]:
     """Return a connection to our own server, and its greeting."""
+    from multiprocessing.connection import Client
+
     try:
         if path.lstat().st_uid != os.getuid():
             raise ServerGoneError(f"{path} belongs to another user")

@@ -5,33 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from catalog.core.answers import (
-    Abstained,
-    Answer,
-    AnswerCitation,
-    AnswerEvent,
-    AnswerSentence,
-    Artifact,
-)
 from catalog.core.dates import display_date
-from catalog.core.results import (
-    CatalogEntry,
-    CatalogPage,
-    Contribution,
-    Explanation,
-    Reranked,
-    SearchResult,
-    SearchResults,
-    StageReport,
-)
-from catalog.core.settings.loading import describe_shaping
 from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
 from catalog.interfaces.wrapping import LEAST_COLUMNS, display_width, fit, shorten, wrap
 from catalog.retrieval.citations import format_headings, format_shown_place
+
+if TYPE_CHECKING:
+    from catalog.core.answers import (
+        Abstained,
+        Answer,
+        AnswerCitation,
+        AnswerEvent,
+        AnswerSentence,
+        Artifact,
+    )
+    from catalog.core.results import (
+        CatalogEntry,
+        CatalogPage,
+        Contribution,
+        Explanation,
+        Reranked,
+        SearchResult,
+        SearchResults,
+        StageReport,
+    )
 
 _LONGEST_DATE = 40  # characters; the text there may not be a date
 
@@ -184,6 +185,8 @@ def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[s
 
 def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
     """Return a description of the preset and settings of a dataset."""
+    from catalog.core.settings.loading import describe_shaping
+
     return describe_shaping(preset, settings) if settings else "settings its next update will note"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.core.results import SearchResult
 from catalog.interfaces.plain_text import safe
 from catalog.interfaces.wrapping import crop, display_width, wrap
+
+if TYPE_CHECKING:
+    from catalog.core.results import SearchResult
 
 _ELLIPSIS = "…"
 _ENDED = re.compile(r"[.!?…。！？｡:|]['\"”’»)\]」』`*_]*+\s*+\Z")

@@ -15,7 +15,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.answers import Answer, Artifact
 from catalog.core.errors import StoreBusyError
 from catalog.core.files import make_folder, make_private
 from catalog.core.params import AskParams, GenerateParams, SearchParams
@@ -23,6 +22,7 @@ from catalog.core.retrieval_events import EDGE, HOME, LOGGER
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:
+    from catalog.core.answers import Answer, Artifact
     from catalog.core.results import SearchResults
     from catalog.core.settings import Settings
     from catalog.store import Database
@@ -165,6 +165,8 @@ def _question(params: SearchParams | AskParams | GenerateParams) -> tuple[str, s
 
 def _tell(outcome: SearchResults | Answer | Artifact, settings: Settings) -> dict[str, Any]:
     """Return the fields of an entry; of errors only the class: a message may quote a document."""
+    from catalog.core.answers import Answer, Artifact
+
     stages, found = outcome.stages, outcome.results if isinstance(outcome, Answer) else outcome
     failed = [stage for stage in stages if stage.status == "failed"]
     told: dict[str, Any] = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
 from catalog.core.lru_cache import LRUCache
-from catalog.embedding.model import EmbeddingModel
 from catalog.store import Database, llm_cache
 from catalog.store.embedding_cache import Side
 from catalog.store.llm_cache import CacheEntry, Kind
@@ -17,6 +16,8 @@ from catalog.store.llm_cache import CacheEntry, Kind
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from catalog.embedding.model import EmbeddingModel
 
     Vector = npt.NDArray[np.float32]
 

@@ -52,7 +52,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
-from catalog.embedding.profiles import foreign_share
 from catalog.store.lexical.base import term_weight
 from catalog.store.restriction import FLAT, Spread
 
@@ -176,6 +175,8 @@ BY_MEANING = Balance(
 
 def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:
     """Return the prior balance, shifted by the share of passages whose language the model lacks."""
+    from catalog.embedding.profiles import foreign_share
+
     share = foreign_share(passages, known)
     if not share:
         return PRIOR

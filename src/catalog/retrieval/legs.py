@@ -20,7 +20,6 @@ from catalog.core.errors import (
 )
 from catalog.core.params import Mode
 from catalog.core.query import SubQuery, SubQueryKind
-from catalog.retrieval.expansion import Expander, describe_dropped, explain_strong_signal
 from catalog.retrieval.fusion import Leg
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.stages import StageLog
@@ -43,11 +42,12 @@ from catalog.store.restriction import (
     join_spreads,
     read_stamps,
 )
-from catalog.store.statistics import count_vectors
 from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from catalog.retrieval.expansion import Expander
 
 # A line must be as near to the query as its 100th passage, or the one at a quarter of all passages
 # if that comes earlier, but not the first. Of 188 golden queries with their labelled answers as
@@ -326,6 +326,9 @@ def expand(
     near to the query as passages that it found. Raises :class:`ConfigError` if the library has no
     language model.
     """
+    from catalog.retrieval.expansion import describe_dropped, explain_strong_signal
+    from catalog.store.statistics import count_vectors
+
     rag, expander, embed = parts.rag, expander or parts.expander, parts.query_vectors.embed
     with ranking(parts, legs, question) as (connection, runs):
         size = count_vectors(connection, legs[0].restriction.dataset)

@@ -14,16 +14,14 @@ from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.retrieval.caches import ModelCache, QueryVectors
-from catalog.retrieval.expansion import Expander
 from catalog.retrieval.fusion import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
-from catalog.retrieval.rerank import get_reranker
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from catalog.llm import LanguageModel
-    from catalog.retrieval.expansion import ExpansionSource
+    from catalog.retrieval.expansion import Expander, ExpansionSource
     from catalog.retrieval.rerank import Reranker
     from catalog.retrieval.stages import OnStage
     from catalog.store.filter_sql import DatasetNames
@@ -116,7 +114,7 @@ class SearchParts:
 
     def expander_of(self, llm: LanguageModel | None) -> Expander:
         """Return the expander that asks this language model; the last one is kept."""
-        from catalog.retrieval.expansion import get_source
+        from catalog.retrieval.expansion import Expander, get_source
 
         kept = self._expander
         if kept is None or kept[0] is not llm:
@@ -188,6 +186,8 @@ class SearchParts:
         self.library.close()
 
     def _load_reranker(self) -> Reranker:
+        from catalog.retrieval.rerank import get_reranker
+
         embedding = self.settings.embedding
         return get_reranker(
             self.rag,

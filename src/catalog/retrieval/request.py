@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.agents import read_agent, with_agent
 from catalog.core.arguments import check_names, check_params, parameter_names
 from catalog.core.dates import read_bound
 from catalog.core.errors import InputError
@@ -22,8 +21,6 @@ from catalog.core.params import AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
-from catalog.library.browse import check_values
-from catalog.library.get import resolve_documents
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, roles_in_force
 from catalog.retrieval.parts import SearchParts
@@ -131,6 +128,8 @@ def _read_scope(
             scope &= Scope.of(chain.from_iterable(live))
         if params.docs is not None:
             near = Restriction(dataset, scope, filters)
+            from catalog.library.get import resolve_documents
+
             named = resolve_documents(library.database, dataset, params.docs, seen=seen, near=near)
             scope &= Scope.of(named)
         restriction = Restriction(dataset, scope, tree)
@@ -139,6 +138,8 @@ def _read_scope(
             check_filter_fields(connection, restriction, seen)
             # programs write LlamaIndex's filters: a value may be unknown on purpose
             written = None if is_of_llama_index(params.filters) else filters
+            from catalog.library.browse import check_values
+
             check_values(connection, replace(restriction, filter=written), params.file_type, seen)
             if is_one_document and len(names) > 1:  # several documents may have the same path
                 allowed = (allowed_documents(restriction.of(name)) for name in names)
@@ -203,6 +204,8 @@ def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
     if params.agent is None:
         return params
     check_params(params)
+    from catalog.core.agents import read_agent, with_agent
+
     return with_agent(params, read_agent(settings, params.agent))
 
 

@@ -49,7 +49,6 @@ from catalog.retrieval.query_words import find_words, keywords_of
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request
-from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.retrieval.select import (
     MOST_KEYWORDS,
     favour_recent,
@@ -503,6 +502,8 @@ def refine(
     rag, query, passages, confidence = parts.rag, request.query, list(candidates), 0.0
     if request.rerank and passages:
         blend = rag.rerank_blend, rag.rerank_weight, rag.rerank_budget_ms, rag.rerank_top_n
+        from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
+
         options = RerankOptions(rag.rerank_candidates, *blend)
         with stages.run("rerank", survives=CatalogError) as notes:
             text, cached = query.about(request.mode), parts.rerank_cache

@@ -8,7 +8,6 @@ from typing import Literal
 
 import pytest
 import typer
-from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from catalog.core.arguments import params_model, read_params
@@ -47,7 +46,7 @@ class FakeLibrary:
 @pytest.fixture
 def paint(monkeypatch):
     """Run the command that the params make; ``--json`` prints the arguments that arrived."""
-    verb = Verb("paint", PaintParams, BaseModel, lambda engine, params: dict(vars(params)))
+    verb = Verb("paint", PaintParams, lambda engine, params: dict(vars(params)))
     monkeypatch.setitem(VERBS, "paint", verb)
     monkeypatch.setattr(verbs, "open_library", lambda *_: FakeLibrary())
     app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -10,7 +10,8 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownValueError,
 )
-from catalog.interfaces.calls import VERBS, LocalEngine
+from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.server.http_api import SHAPES
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 
@@ -50,7 +51,7 @@ def engine(tmp_path):
 )
 def test_every_answer_has_the_shape_that_is_published(engine, verb, arguments):
     answer = engine.ask(verb, arguments)
-    shape = TypeAdapter(VERBS[verb].result_schema)
+    shape = TypeAdapter(SHAPES[verb])
     assert shape.validate_python(answer, strict=False)
 
 

@@ -131,7 +131,7 @@ def test_the_way_to_a_server_loads_no_settings(store, served):
         "sys.argv = ['catalog', 'search', 'keys']\n"
         "from catalog.interfaces.cli import main\n"
         "try:\n    main()\nfinally:\n"
-        "    print([m for m in ('pydantic_settings', 'sqlalchemy', 'llama_index', 'numpy', "
+        "    print([m for m in ('pydantic', 'sqlalchemy', 'llama_index', 'numpy', "
         "'fastapi', 'mcp') if m in sys.modules], file=sys.stderr)\n"
     )
     with (

@@ -10,7 +10,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
-from catalog.interfaces.cli.help import HelpContext, dress, explain_misuse
+from catalog.interfaces.cli.help import (
+    HelpContext,
+    dress,
+    explain_misuse,
+)
 from catalog.interfaces.cli.options import add_store_options
 
 GROUPS = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from typer.core import TyperArgument, TyperCommand
 
@@ -85,6 +86,8 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
     argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)
 
     def parse_args(ctx: Any, args: list[str]) -> list[str]:
+        for param in command.get_params(ctx):
+            take_plain_values(param)
         given = next((one for one in args if one.startswith("-") and one != "-"), "")
         try:
             return parse(ctx, args)
@@ -111,6 +114,39 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
         return plain_words(message) if hasattr(error, "param") else message
 
     return parse_args
+
+
+def take_plain_values(param: Any) -> None:
+    """Spare typer the check of an option that is absent or plainly right: it imports pydantic.
+
+    A command that asks a server needs no other part of pydantic.
+    """
+    if "process_value" in vars(param):
+        return
+    check, kind = param.process_value, param.type_descriptor.annotation
+    info, takes_many = param.type_descriptor.parameter_info, param.nargs != 1 or param.multiple
+
+    def is_plain(value: Any) -> bool:
+        if value is None:
+            return not param.required
+        if takes_many:
+            return kind == list[str] and bool(value)
+        if kind is int and isinstance(value, str):
+            least, most = info.min or 0, info.max or sys.maxsize
+            return value.isdecimal() and least <= int(value) <= most
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        return isinstance(value, str) and (kind is str or value in choices)
+
+    def process_value(context: Any, value: Any) -> Any:
+        if not is_plain(value):
+            return check(context, value)
+        if takes_many:
+            value = value or ()
+        elif kind is int and value is not None:
+            value = int(value)
+        return value if param.callback is None else param.callback(context, param, value)
+
+    param.process_value = process_value
 
 
 def dress(command: Any) -> None:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.files import describe_os_error, remedy
 from catalog.core.text import counted
-from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
 from catalog.interfaces.wrapping import fit
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
+    from catalog.ingest.sync_report import Pace
     from catalog.library.health import DatasetStats
 
 _LINE_EVERY_SECONDS = 5.0
@@ -187,6 +187,12 @@ def heeding_termination() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _pace_of(total: float) -> Pace:
+    from catalog.ingest.sync_report import Pace
+
+    return Pace(total, time.monotonic)
+
+
 class TerminalProgress:
     """Show on standard error how much is done, and after Ctrl-C how to go on, if one can.
 
@@ -200,7 +206,7 @@ class TerminalProgress:
         self._task: Any = None
         self._doing = self._then = self._counts = ""
         self._total = self._done = 0.0
-        self._pace = Pace(0, time.monotonic)
+        self._pace = _pace_of(0)
         self._printed = time.monotonic()
         self._on_interrupt: Any = None  # what Ctrl-C did before
         self._is_interrupted = False
@@ -212,7 +218,7 @@ class TerminalProgress:
         """
         self._heed_interrupt()
         self._close_bar()
-        self._total, self._done, self._pace = total, 0, Pace(total, time.monotonic)
+        self._total, self._done, self._pace = total, 0, _pace_of(total)
         self._doing, self._then, self._counts = doing, then, ""
         if sys.stderr.isatty():
             self._open_bar(total)

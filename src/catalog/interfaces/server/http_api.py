@@ -6,20 +6,23 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from catalog import __version__
+from catalog.core.answers import AnswerShape, Artifact
 from catalog.core.arguments import build_model, params_model
 from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
 from catalog.core.params import BrowseParams, GetParams, Params, SearchParams, edge_fields
+from catalog.core.places import Unit
+from catalog.core.results import CatalogPage, Frozen, SearchResults
 from catalog.core.retrieval_events import asked_at
 from catalog.interfaces.calls import VERBS
 from catalog.interfaces.server.http_errors import (
@@ -64,6 +67,91 @@ _EVENTS: Responses = {
         "content": {NDJSON: {"schema": {"type": "string"}}},
     }
 }
+
+
+_HINTS = get_type_hints(SearchResults)
+_SHOWN: Any = {
+    one.name: (_HINTS[one.name], ... if one.default is MISSING else one.default)
+    for one in fields(SearchResults)
+}
+SearchShape: type[BaseModel] = create_model(
+    "SearchShape",
+    __base__=Frozen,
+    __doc__="Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` "
+    "explains the numbers.",
+    **_SHOWN,
+)
+
+
+class DocumentShape(Frozen):
+    """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
+
+    All count in ``unit`` as its citations do, both ends included. ``numbers`` has one for each
+    line of the text: where that begins. ``cells`` are those of each row of a workbook, with the
+    sheet: ``Costs!A12:F12``. ``line_start``, ``line_end`` and ``lines_total`` are the
+    same where the unit is a line of the file.
+    """
+
+    source_doc_id: str
+    path: str
+    docid: str
+    title: str
+    metadata: dict[str, Any]
+    unit: Unit
+    start: int | None
+    end: int | None
+    total: int | None
+    line_start: int | None
+    line_end: int | None
+    lines_total: int | None
+    numbers: tuple[int | None, ...]
+    cells: tuple[str | None, ...] = ()
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+class SkippedShape(Frozen):
+    """A document that is only named, without its text."""
+
+    source_doc_id: str
+    path: str
+    reason: str
+
+
+class DocumentsShape(Frozen):
+    """Several documents, by path."""
+
+    documents: tuple[DocumentShape, ...]
+    skipped: tuple[SkippedShape, ...]
+    notes: tuple[str, ...] = ()
+
+
+class StatusShape(Frozen):
+    """The contents of the store, and the model and engines set; ``datasets`` in full counts.
+
+    As a role: only counts of what it may see.
+    """
+
+    home: str
+    store: str
+    model: str | None
+    fingerprint: str | None
+    dim: int | None
+    lexical_engine: str
+    vector_engine: str
+    datasets: tuple[dict[str, Any], ...]
+
+
+SHAPES: Mapping[str, type[BaseModel]] = {
+    "search": SearchShape,
+    "ask": AnswerShape,
+    "generate": Artifact,
+    "get": DocumentShape,
+    "multi_get": DocumentsShape,
+    "browse": CatalogPage,
+    "status": StatusShape,
+}
+"""The JSON object of each verb's result."""
 
 
 class _Route(NamedTuple):
@@ -223,7 +311,7 @@ def _add_route(router: APIRouter, route: _Route) -> None:
         methods=["GET" if route.example is None else "POST"],
         name=route.name,
         description=route.about,
-        response_model=verb.result_schema,
+        response_model=SHAPES[route.verb],
         responses=error_responses(*route.errors) | (_EVENTS if route.verb == "ask" else {}),
         dependencies=[Depends(_reference)] if verb.params is GetParams else [],
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from catalog.core.ids import sha1_hex
 from catalog.core.text import limit_marks
@@ -62,8 +62,6 @@ UNSPACED = re.compile(
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_HAN_OR_HANGUL = re.compile(f"[{_HAN}\uac00-\ud7af]")
-_LONE_HAN = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
 _LEAST_RUN = 3  # characters: a shorter run of letters or digits is not a word by itself
 _MOST_RUNS = 3  # of a word: one with more runs is an id or a hash
 CASED = re.compile(
@@ -215,6 +213,16 @@ def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
             yield from ((run.casefold(), True) for run in new)
 
 
+@cache  # compiled at the first use, which takes milliseconds, as do other large classes
+def _han_or_hangul() -> re.Pattern[str]:
+    return re.compile(f"[{_HAN}\uac00-\ud7af]")
+
+
+@cache
+def _lone_han() -> re.Pattern[str]:
+    return re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
+
+
 def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     """Yield overlapping pairs of characters of unspaced scripts, and other letters as words."""
     end = 0
@@ -226,7 +234,7 @@ def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
         if len(letters) == 1:
             yield letters, False
         else:
-            alone = _HAN_OR_HANGUL if is_passage else _LONE_HAN
+            alone = _han_or_hangul() if is_passage else _lone_han()
             yield from ((letter, False) for letter in alone.findall(letters))
         yield from ((letters[at : at + 2], False) for at in range(len(letters) - 1))
     if end < len(name):

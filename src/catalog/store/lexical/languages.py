@@ -46,8 +46,6 @@ _UNSTEMMED = (
     "(?P<japanese>[\u3040-\u30ff]+)|(?P<chinese>[\u3400-\u4dbf\u4e00-\u9fff]+)"
     "|(?P<korean>[\uac00-\ud7af]+)|(?P<thai>[\u0e00-\u0e7f]+)|(?P<hebrew>[\u0590-\u05ff]+)"
 )
-_LETTERS = re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
-_NOT_LATIN = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
 _NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0460-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]+")
 _MOST_SPACES = 8  # a text in non-Latin letters has at most this many characters for each letter
@@ -78,12 +76,22 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     return language_of_letters(text) or _language_of_words(set(words))
 
 
+@cache  # large classes take milliseconds to compile, which a command may not need
+def _letters() -> re.Pattern[str]:
+    return re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
+
+
+@cache
+def _not_latin() -> re.Pattern[str]:
+    return re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
+
+
 def language_of_letters(text: str) -> str | None:
     """Return the language of most of a text's letters, ``None`` if they are Latin."""
-    if text.isascii() or len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
+    if text.isascii() or len("".join(_not_latin().findall(text))) * _MOST_SPACES < len(text):
         return None
     letters: defaultdict[str, float] = defaultdict(float)
-    for run in _LETTERS.finditer(text):
+    for run in _letters().finditer(text):
         name = run.lastgroup or ""
         letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
     kana, han = letters["japanese"], letters["chinese"]
