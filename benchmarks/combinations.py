@@ -36,8 +36,8 @@ from step import WARM_UP, conditions, exponents, latency, memory, run, run_once,
 
 WORDS = {"sqlite": ("bm25", "fts"), "postgres": ("bm25", "fts")}
 VECTORS = {
-    "sqlite": ("exact", "qdrant", "sqlite-vec"),
-    "postgres": ("exact", "qdrant", "sqlite-vec"),
+    "sqlite": ("flat", "qdrant", "sqlite-vec"),
+    "postgres": ("flat", "qdrant", "sqlite-vec"),
 }
 QDRANT_URL = os.environ.get("IDX_TEST_QDRANT_URL")
 
@@ -95,7 +95,7 @@ def serve(
             found[f"{mode} CPU"] += of_server
         found |= memory()
         found["server MB"] = sum(one.memory_full_info().pss for one in _processes(server)) / 1e6
-        return found | {"recall@10": recall(library)}
+        return found | {"recall@10": recall(library, texts)}
 
 
 def copy(folder: Path, url: str) -> dict[str, float]:

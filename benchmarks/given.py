@@ -1,14 +1,22 @@
 """The texts and vectors that every measured system is given, as files that need no project.
 
-``texts.jsonl`` has path and text of each passage, ``vectors.npy`` their vectors in that order;
-``queries.json`` has the queries, ``query_vectors.npy`` theirs. All vectors have length 1.
+    python benchmarks/given.py HOME FOLDER --queries scifact/queries.jsonl nfcorpus/queries.jsonl
+
+writes the passages of a store with their vectors, and questions with theirs, for
+``speed.py --real FOLDER``. ``texts.jsonl`` has path and text of each passage, ``vectors.npy`` their
+vectors in that order; ``queries.json`` has the queries, ``query_vectors.npy`` theirs. All vectors
+have length 1.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import random
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +25,49 @@ import numpy.typing as npt
 
 Vectors = npt.NDArray[np.float32]
 ASKED_EXACTLY = 20  # queries
+PASSAGES_A_FILE = 10
+_ALONE = """
+    SELECT chunks.text, embeddings.vector FROM chunk_windows
+    JOIN chunks USING (seq) JOIN embeddings USING (embed_key)
+    GROUP BY seq HAVING count(*) = 1"""
+
+
+def main() -> None:
+    """Write the passages of a home that have one vector each, in a drawn order, and questions."""
+    from catalog.core.settings import EmbeddingSettings
+    from catalog.embedding import get_model
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--queries", type=Path, nargs="+", required=True)
+    parser.add_argument("--count", type=int, default=210, help="questions, an equal part a file")
+    options = parser.parse_args()
+    with sqlite3.connect(options.home / "catalog.db") as store:
+        rows = store.execute(_ALONE).fetchall()
+    random.Random(7).shuffle(rows)
+    known = {np.frombuffer(vector, "<f4").tobytes(): text for text, vector in rows}
+    lines = [file.read_text(encoding="utf-8").splitlines() for file in options.queries]
+    drawn = [random.Random(7).sample(one, options.count // len(lines)) for one in lines]
+    questions = [json.loads(line)["text"] for group in zip(*drawn, strict=True) for line in group]
+    named = zip(_names(), known.values(), strict=False)
+    vectors = iter(np.frombuffer(vector, "<f4") for vector in known)
+    write_given(
+        options.folder,
+        ((path, f"{heading}\n\n{' '.join(text.split())}") for (path, heading), text in named),
+        questions,
+        lambda texts: [next(vectors) for _ in texts],
+        get_model(EmbeddingSettings()).embed_query,
+    )
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    """Yield file and heading of each passage, as those of the made-up corpus are named."""
+    number = 0
+    while True:
+        for part in range(PASSAGES_A_FILE):
+            yield f"doc{number:05}.md", f"Section {number}-{part}"
+        number += 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +93,16 @@ class Given:
         texts = json.loads((self.folder / "queries.json").read_text(encoding="utf-8"))
         return dict(zip(texts, np.load(self.folder / "query_vectors.npy"), strict=True))
 
+    @property
+    def is_real(self) -> bool:
+        """Return whether the vectors are a model's, not made up."""
+        return (self.folder / "real").exists()
+
+    def bodies(self) -> dict[str, Vectors]:
+        """Return the vector of each passage by its last line, which is all but the heading."""
+        texts = (text for _, text in self.passages())
+        return dict(zip(map(body_of, texts), self.vectors, strict=True))
+
     def recall(self, find: Callable[[Vectors], Sequence[int]]) -> float:
         """Return the share of the ten nearest that is among the rows found for a vector."""
         vectors, shares = self.vectors, []
@@ -49,6 +110,31 @@ class Given:
             nearest = set(np.argsort(-(vectors @ query))[:10].tolist())
             shares.append(len(nearest & {*find(query)[:10]}) / len(nearest))
         return float(np.mean(shares))
+
+    def first(self, count: int, folder: Path) -> Given:
+        """Write a folder with the first passages, and the Markdown files that have them."""
+        corpus, kept = folder / "corpus", list(islice(self.passages(), count))
+        corpus.mkdir(parents=True)
+        files: dict[str, list[str]] = {}
+        for path, text in kept:
+            files.setdefault(path, []).append(f"# {text}")
+        for path, texts in files.items():
+            (corpus / path).write_text("\n\n".join(texts), encoding="utf-8")
+        rows, asked = iter(self.vectors), self.queries()
+        (folder / "given").mkdir(exist_ok=True)
+        (folder / "given" / "real").touch()
+        return write_given(
+            folder / "given",
+            kept,
+            list(asked),
+            lambda texts: [next(rows) for _ in texts],
+            asked.__getitem__,
+        )
+
+
+def body_of(text: str) -> str:
+    """Return the last line of a passage, however its heading is written."""
+    return text.rstrip().rpartition("\n")[2]
 
 
 def write_given(
@@ -73,3 +159,7 @@ def write_given(
     np.save(folder / "query_vectors.npy", np.array(of_queries, dtype=np.float32))
     known.write_text(json.dumps(list(queries)), encoding="utf-8")
     return Given(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,27 +17,28 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.restriction import Restriction
+from catalog.store.vectors.base import nearest as nearest_to
 from given import ASKED_EXACTLY, Given
 from step import WARM_UP, latency, memory, seconds
 from synthetic import SyntheticEncoder, queries
 
 DATASET = "bench"
 MODES = ("lexical", "vector", "hybrid")
-SIZES = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
+SIZES = {"chunk_size": 2000, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
 
 
 def build(folder: Path) -> dict[str, float]:
     """Index the corpus."""
-    with open_library(folder / "ours") as library:
+    with open_library(folder / "ours", given=Given(folder / "given"), asks_model=True) as library:
         corpus = folder / "corpus"
         return {"build s": seconds(lambda: Indexer(library).build(corpus, DATASET))}
 
 
 def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, float]:
     """Open the store, query it, then update it."""
-    given = Given(folder / "given") if is_given else None
-    texts = queries(count + WARM_UP)
-    with open_library(folder / "ours", given=given) as library:
+    given = Given(folder / "given")
+    texts = questions(given, count)
+    with open_library(folder / "ours", given=given, asks_model=not is_given) as library:
         ask = asker(library)
         found = {"open s": seconds(lambda: ask("hybrid")(texts[0]))}
         for mode in MODES:
@@ -45,7 +46,7 @@ def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, floa
         inside = latency("filtered", ask("hybrid", filters="path~doc0001"), texts)
         found["filtered p95"] = inside["filtered p95"]
         found |= memory()
-        found["recall@10"] = recall(library)
+        found["recall@10"] = recall(library, texts)
         return found | _update(library, folder / "corpus" / "doc00003.md")
 
 
@@ -59,15 +60,15 @@ def asker(library: Library) -> Callable[..., Callable[[str], Any]]:
     return ask
 
 
-def recall(library: Library) -> float:
+def recall(library: Library, texts: Sequence[str]) -> float:
     """Return the share of the ten nearest that the vector index finds."""
     index, exact = library.indexes.vector(DATASET), library.indexes.vector(DATASET, "flat")
     shares = []
-    for query in queries(ASKED_EXACTLY):
+    for query in texts[:ASKED_EXACTLY]:
         vector = library.model.embed_query(query)
         found, nearest = (
-            {hit.seq for hit in engine.search(vector, 10, Restriction(DATASET))}
-            for engine in (index, exact)
+            {hit.seq for hit in nearest_to(one, library.database, vector, 10, Restriction(DATASET))}
+            for one in (index, exact)
         )
         shares.append(len(found & nearest) / len(nearest))
     return float(np.mean(shares))
@@ -82,20 +83,34 @@ def sections(folder: Path) -> Sequence[tuple[str, str]]:
     ]
 
 
+def questions(given: Given, count: int) -> list[str]:
+    """Return so many queries and those that are not counted: people's, or made-up ones."""
+    asked = list(given.queries()) if given.is_real else queries(count + WARM_UP)
+    return asked[: count + WARM_UP]
+
+
 def open_library(
-    home: Path, *, given: Given | None = None, url: str | None = None, **rag: Any
+    home: Path,
+    *,
+    given: Given | None = None,
+    asks_model: bool = False,
+    url: str | None = None,
+    **rag: Any,
 ) -> Library:
     """Open a store of the corpus, made if absent; ``rag`` are more settings of its searches."""
     overrides: dict[str, Any] = {"home": home, "rag_v2": SIZES | rag}
     if url is not None:
         overrides["database_url"] = url
-    return Library(load_settings(overrides=overrides).settings, model=model(given))
+    settings = load_settings(overrides=overrides).settings
+    return Library(settings, model=model(given, asks_model=asks_model))
 
 
-def model(given: Given | None = None) -> EmbeddingModel:
-    """Return the model of the corpus; queries given before are not embedded by the real one."""
+def model(given: Given | None = None, *, asks_model: bool = False) -> EmbeddingModel:
+    """Return the model of the corpus, which has the vectors of queries unless it is asked."""
     real = get_model(EmbeddingSettings())
-    encoder = SyntheticEncoder(real, given.queries() if given else None)
+    is_real = given is not None and given.is_real
+    known = None if given is None or asks_model else given.queries()
+    encoder = SyntheticEncoder(real, known, given.bodies() if given and is_real else None)
     return EmbeddingModel(encoder, query_prefix=real.query_prefix)
 
 

@@ -5,10 +5,12 @@
     python benchmarks/speed.py --chunks 50000 200000 1000000 --alone   # without the stock stack
     python benchmarks/speed.py --keep FOLDER --build    # then without --build, on a quiet machine
     python benchmarks/speed.py --peer txtai=PYTHON --peer haiku=PYTHON
+    python benchmarks/speed.py --chunks 1000 10000 --real FOLDER   # of benchmarks/given.py
 
-Documents' vectors are synthetic and cost nothing on any side. Every query is embedded by the real
-model, unless there are peers: those have no such model, so that queries' vectors are made before
-for all, and an embedding is in nobody's times. A peer runs on the Python that has it
+Documents' vectors cost nothing on any side. They are synthetic, apart from their words, unless
+``--real`` names a folder of people's texts and a model's vectors. Every query is embedded by the
+real model, unless there are peers: those have no such model, so that queries' vectors are made
+before for all, and an embedding is in nobody's times. A peer runs on the Python that has it
 (``txtai_peer.py``, ``haiku_peer.py``). ``recall@10`` is the share of the ten nearest passages of
 all that the vector index finds; an exponent of 1 is linear growth. Each system runs in a process
 of its own, so that its memory is its own; ``CPU`` is the mean of all its threads, where times are
@@ -25,7 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from given import write_given
+from given import Given, write_given
 from ours import model, sections
 from plot import draw_growth
 from step import WARM_UP, conditions, exponents, run, run_once
@@ -48,7 +50,7 @@ def main() -> None:
     every = []
     for chunks in options.chunks:
         with tempfile.TemporaryDirectory() as scratch:
-            folder = corpus_of((options.keep or Path(scratch)), chunks)
+            folder = corpus_of(options.keep or Path(scratch), chunks, options.real)
             found = _measure(folder, options, peers)
         if not options.build:
             _print(chunks, found)
@@ -57,10 +59,12 @@ def main() -> None:
         _print_growth(options, every)
 
 
-def corpus_of(keep: Path, chunks: int) -> Path:
+def corpus_of(keep: Path, chunks: int, real: Path | None = None) -> Path:
     """Return the folder of a size, with its corpus written if it was not."""
     folder = keep / str(chunks)
-    if not (folder / "corpus").exists():
+    if not (folder / "corpus").exists() and real:
+        Given(real).first(chunks, folder)
+    elif not (folder / "corpus").exists():
         write_corpus(folder / "corpus", chunks)
     return folder
 
@@ -81,7 +85,7 @@ def _measure(
     folder: Path, options: argparse.Namespace, peers: Mapping[str, str]
 ) -> dict[str, Numbers]:
     """Return the numbers of each system; of a build alone if so asked."""
-    if peers:
+    if peers and not options.real:
         give(folder, options.queries)
     found: dict[str, Numbers] = {}
     for system in ("ours",) if options.alone else ("ours", "stock"):
@@ -138,6 +142,7 @@ def _arguments() -> argparse.Namespace:
         metavar="NAME=PYTHON",
         help="txtai or haiku, and the Python that has it",
     )
+    parser.add_argument("--real", type=Path, help="a folder of given.py: texts, vectors, questions")
     parser.add_argument("--keep", type=Path, help="the folder for what is built")
     parser.add_argument("--build", action="store_true", help="build only")
     parser.add_argument("--plot", type=Path, help="an SVG file to draw")

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from given import ASKED_EXACTLY, Given
-from ours import model, sections
-from step import WARM_UP, latency, memory, seconds
-from synthetic import queries
+from ours import model, questions, sections
+from step import latency, memory, seconds
 
 DEPTH = 20  # of each half: deeper, the fusion adds up copies of a passage (decision 8)
 
@@ -27,7 +26,7 @@ def build(folder: Path) -> dict[str, float]:
     """Index the same sections with the plain LlamaIndex parts."""
     from llama_index.retrievers.bm25 import BM25Retriever
 
-    embedding = model()
+    embedding = model(Given(folder / "given"), asks_model=True)
 
     def index() -> None:
         nodes = _nodes(folder, embedding)
@@ -42,8 +41,8 @@ def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, floa
     """Open what was built, query it, then replace one file."""
     from llama_index.retrievers.bm25 import BM25Retriever
 
-    embedding = model(Given(folder / "given") if is_given else None)
-    texts = queries(count + WARM_UP)
+    given = Given(folder / "given")
+    embedding, texts = model(given, asks_model=not is_given), questions(given, count)
     parts: list[Any] = []
 
     def start() -> None:
@@ -59,7 +58,7 @@ def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, floa
         found |= latency(name, retriever.retrieve, texts)
     found |= memory()
     nodes = _nodes(folder, embedding)
-    found["recall@10"] = _recall(parts[1], nodes)
+    found["recall@10"] = _recall(parts[1], nodes, texts)
 
     def update_one_file() -> None:
         """What the stock parts can do: replace the file's points, index all words again."""
@@ -125,11 +124,11 @@ def _vectors(folder: Path, embedding: Any, nodes: Sequence[Any] = ()) -> Any:
     return stock_vectors(QdrantClient(path=str(folder / "qdrant")), embedding, nodes)
 
 
-def _recall(retriever: Any, nodes: list[Any]) -> float:
+def _recall(retriever: Any, nodes: list[Any], texts: list[str]) -> float:
     """Return the share of the ten nearest that the stock index finds."""
     matrix = np.array([node.embedding for node in nodes], dtype=np.float32)
     ids, shares = [node.node_id for node in nodes], []
-    for query in queries(ASKED_EXACTLY):
+    for query in texts[:ASKED_EXACTLY]:
         scores = matrix @ np.asarray(retriever._embed_model.get_query_embedding(query))
         nearest = {ids[row] for row in np.argsort(-scores)[:10].tolist()}
         found = {hit.node.node_id for hit in retriever.retrieve(query)[:10]}

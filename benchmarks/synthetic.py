@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.model import EmbeddingModel
+from given import body_of
 
 WORDS_A_CHUNK = 200
 CHUNKS_A_FILE = 10
 VOCABULARY = 50_000
 CLUSTERS = 200
-_ROWS = 5_000
 
 
 class SyntheticEncoder:
@@ -26,10 +26,16 @@ class SyntheticEncoder:
     counter = CharTokenCounter()
 
     def __init__(
-        self, real: EmbeddingModel, given: Mapping[str, npt.NDArray[np.float32]] | None = None
+        self,
+        real: EmbeddingModel,
+        given: Mapping[str, npt.NDArray[np.float32]] | None = None,
+        bodies: Mapping[str, npt.NDArray[np.float32]] | None = None,
     ) -> None:
-        """Embed queries by ``given`` alone, where it is: the real model is not loaded then."""
-        self._real, self._given = real, given
+        """Embed queries by ``given`` alone, where it is: the real model is not loaded then.
+
+        With ``bodies`` each document has the vector of its last line there.
+        """
+        self._real, self._given, self._bodies = real, given, bodies
         self.model = f"synthetic {real.encoder.model}"
         self.fingerprint = f"synthetic-{real.encoder.fingerprint}"
         self.dim, self.max_tokens = real.encoder.dim, 10_000
@@ -40,6 +46,8 @@ class SyntheticEncoder:
         prefix = self._real.query_prefix
         if texts[0].startswith(prefix):
             return [self._query(text.removeprefix(prefix)) for text in texts]
+        if self._bodies is not None:
+            return [self._bodies[body_of(text)] for text in texts]
         return [self._direction(text) for text in texts]
 
     def _query(self, text: str) -> Any:
@@ -70,20 +78,6 @@ def queries(count: int) -> list[str]:
     """Queries of six to eight words from the same distribution."""
     chance = np.random.default_rng(11)
     return [words(chance, int(chance.integers(6, 9))) for _ in range(count)]
-
-
-def word_numbers(chunks: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the numbers of the words of so many chunks, some thousand chunks at a time.
-
-    Shape ``(rows, WORDS_A_CHUNK)``; the same words as as many calls of :func:`words`.
-    """
-    chance = np.random.default_rng(7)
-    for start in range(0, chunks, _ROWS):
-        shape = (min(_ROWS, chunks - start), WORDS_A_CHUNK * 2)
-        numbers = chance.zipf(1.25, size=shape)
-        is_kept = numbers <= VOCABULARY
-        is_kept &= np.cumsum(is_kept, axis=1) <= WORDS_A_CHUNK
-        yield numbers[is_kept].reshape(len(numbers), WORDS_A_CHUNK)
 
 
 def words(chance: np.random.Generator, count: int) -> str:
