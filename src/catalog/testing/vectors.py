@@ -302,14 +302,6 @@ class VectorContract:
         engine = desk.engine()
         assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
 
-    def test_an_edited_document_answers_with_its_new_vectors_only(self, desk: Desk) -> None:
-        desk.put("a.md", vector(1), vector(1, 0.1))
-        desk.put("b.md", vector(1, 1))
-        engine = desk.engine()
-        assert found(desk, engine) == ["a.md", "a.md", "b.md"]
-        desk.put("a.md", vector(0, 1))
-        assert found(desk, engine) == ["b.md", "a.md"]
-
     def test_a_document_edited_back_is_found_again(self, desk: Desk) -> None:
         engine = desk.engine()
         for passage in (vector(1), vector(0, 1), vector(1)):
