@@ -58,7 +58,10 @@ _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
 
 
 class SearchBackend(Protocol):
-    """A search to compare. ``name`` is shown; ``identity`` identifies it exactly."""
+    """A search to compare. ``name`` is shown; ``identity`` identifies it exactly.
+
+    Classes that open nothing inherit methods that do nothing.
+    """
 
     name: str
 
@@ -69,7 +72,7 @@ class SearchBackend(Protocol):
 
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Build or open everything that answering needs; not timed."""
-        ...
+        return
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search for one query; any exception counts as a failed query."""
@@ -77,10 +80,10 @@ class SearchBackend(Protocol):
 
     def close(self) -> None:
         """Release opened files and clients."""
-        ...
+        return
 
 
-class V2Backend:
+class V2Backend(SearchBackend):
     """``catalog.search_v2`` in one mode, on a service that the caller closes.
 
     With ``documents`` (ids or paths), only these are searched.
@@ -133,9 +136,6 @@ class V2Backend:
             if stage.status == "failed":  # otherwise the other leg's answer would hide the failure
                 raise StageFailedError(f"stage {stage.name} failed: {stage.note}")
         return to_ranking(results, dataset, top_k)
-
-    def close(self) -> None:
-        """Do nothing: the owner of the library closes it."""
 
 
 class _IndexProgress:
@@ -190,7 +190,7 @@ class V1Backend:
         self._service.close()
 
 
-class UserBackend:
+class UserBackend(SearchBackend):
     """Any callable or retriever; it gets dataset, depth and ``filters`` if it takes them.
 
     Whole paths of files in the dataset's folder are documents of the dataset.
@@ -224,9 +224,6 @@ class UserBackend:
             query.query, dataset=dataset, top_k=top_k, filters=query.filters
         )
         return found.below(self._root)
-
-    def close(self) -> None:
-        """Do nothing: nothing was opened here."""
 
 
 class CollectionBackend:
@@ -367,7 +364,7 @@ def _parse_changes(spec: str, text: str) -> dict[str, str]:
 _COLUMNS = 6
 
 
-class RecordedBackend:
+class RecordedBackend(SearchBackend):
     """The lists of an earlier run, or of a search that cannot be called; they take no time."""
 
     def __init__(
@@ -391,9 +388,6 @@ class RecordedBackend:
     def identity(self) -> dict[str, Any]:
         """Return a hash of the file, or the id of the run."""
         return self._identity
-
-    def prepare(self, dataset: str, progress: Progress) -> None:
-        """Do nothing."""
 
     def require(self, golden: GoldenSet, dataset: str, top_k: int) -> None:
         """Raise :class:`InputError` unless the lists are for these queries and deep enough."""
@@ -428,9 +422,6 @@ class RecordedBackend:
         if query.id in self._errors:
             raise BackendError(f"failed when it was recorded: {self._errors[query.id]}")
         return to_ranking(self._lists.get(query.id, ()), dataset, top_k)
-
-    def close(self) -> None:
-        """Do nothing: nothing was opened."""
 
     def _absent_queries(self, golden: GoldenSet) -> list[str]:
         return [query.id for query in golden.answerable if query.id not in self._lists]

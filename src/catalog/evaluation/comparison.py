@@ -211,24 +211,17 @@ def _metric_rows(
 
 
 def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Iterator[Stratum]:
-    groups: dict[tuple[Literal["all", "difficulty", "kind"], str], list[str]] = {}
-    for query in golden.answerable:
-        groups.setdefault(("all", "all"), []).append(query.id)
-        if query.difficulty is not None:
-            groups.setdefault(("difficulty", query.difficulty), []).append(query.id)
-        if query.kind is not None:
-            groups.setdefault(("kind", query.kind), []).append(query.id)
-    for (by, name), queries in sorted(groups.items(), key=lambda item: _order(item[0])):
-        test = paired_test(
-            _column(baseline, PRIMARY, queries), _column(candidate, PRIMARY, queries)
-        )
-        yield Stratum(by, name, test, decide_outcome(test))
-
-
-def _order(group: tuple[str, str]) -> tuple[int, int]:
-    by, name = group
-    names: tuple[str, ...] = {"all": ("all",), "difficulty": DIFFICULTIES, "kind": KINDS}[by]
-    return ("all", "difficulty", "kind").index(by), names.index(name)
+    asked = golden.answerable
+    groups: list[tuple[Literal["all", "difficulty", "kind"], str, list[str]]] = [
+        ("all", "all", [query.id for query in asked]),
+        *(("difficulty", it, [q.id for q in asked if q.difficulty == it]) for it in DIFFICULTIES),
+        *(("kind", it, [q.id for q in asked if q.kind == it]) for it in KINDS),
+    ]
+    for by, name, queries in groups:
+        if queries:
+            columns = (_column(scores, PRIMARY, queries) for scores in (baseline, candidate))
+            test = paired_test(*columns)
+            yield Stratum(by, name, test, decide_outcome(test))
 
 
 def _column(scores: RunScores, metric: str, queries: Iterable[str] | None = None) -> list[float]:

@@ -18,6 +18,7 @@ DEFAULT_TOP_K = 100
 TIMED_TOP_K = 10
 Clock = Callable[[], float]
 Allowed = Callable[[GoldenQuery], frozenset[str] | None]
+_Rename = Callable[[Ranking], Ranking]
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,7 @@ def run_backends(
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
-                if attempt.answer is not None:
-                    attempt = replace(attempt, answer=rename(attempt.answer))
-                attempt = _count_copies(_cut(attempt, paths.get(query.id)), query)
+                attempt = _as_labelled(attempt, query, rename, paths.get(query.id))
                 attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
     return [
@@ -145,7 +144,7 @@ def _attempt(
     return _Attempt(answer, (clock() - started) * 1000, error)
 
 
-def _own_names(documents: Collection[str]) -> Callable[[Ranking], Ranking]:
+def _own_names(documents: Collection[str]) -> _Rename:
     """Return a function that gives hits the dataset's names; a file stands for its parts."""
     names = frozenset(documents)
     inside: dict[str, list[str]] = {}
@@ -166,19 +165,20 @@ def _own_names(documents: Collection[str]) -> Callable[[Ranking], Ranking]:
     return lambda ranking: replace(ranking, hits=tuple(map(named, ranking.hits)))
 
 
-def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:
-    """Return the attempt with only these documents in its answer, ``None`` for all."""
-    if attempt.answer is None or paths is None:
-        return attempt
-    forbidden = sum(hit.path not in paths for hit in attempt.answer.hits[:TIMED_TOP_K])
-    return replace(attempt, answer=attempt.answer.within(paths), forbidden=forbidden)
+def _as_labelled(
+    attempt: _Attempt, query: GoldenQuery, rename: _Rename, paths: Collection[str] | None
+) -> _Attempt:
+    """Return the attempt with the dataset's names and only with allowed documents.
 
-
-def _count_copies(attempt: _Attempt, query: GoldenQuery) -> _Attempt:
-    """Return the attempt with labelled documents instead of passages with the same text."""
+    Labelled documents stand for passages with the same text.
+    """
     if attempt.answer is None:
         return attempt
-    return replace(attempt, answer=attempt.answer.as_judged(query.grades))
+    answer, forbidden = rename(attempt.answer), 0
+    if paths is not None:
+        forbidden = sum(hit.path not in paths for hit in answer.hits[:TIMED_TOP_K])
+        answer = answer.within(paths)
+    return replace(attempt, answer=answer.as_judged(query.grades), forbidden=forbidden)
 
 
 def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
