@@ -70,7 +70,7 @@ class SearchBackend(Protocol):
         """Return configuration and code, JSON-ready; equal identities give equal answers."""
         ...
 
-    def prepare(self, dataset: str, progress: Progress) -> None:
+    def prepare(self, dataset: str, progress: Progress) -> None:  # noqa: ARG002
         """Build or open everything that answering needs; not timed."""
         return
 
