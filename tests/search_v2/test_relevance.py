@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from importlib.resources import files
 
 import pytest
-from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.documents import Chunk, Locator
 from catalog.retrieval.fusion import FoundWords, RankedList, adaptive, relative_score, rrf
@@ -22,8 +21,6 @@ from catalog.retrieval.relevance import (
     packaged_calibration,
     save_calibration,
 )
-from catalog.search_v2.nodes import ScoredPassage
-from catalog.search_v2.postprocessors import RelevanceEstimator
 from catalog.store.restriction import Spread
 from fakes import open_library
 
@@ -268,19 +265,6 @@ def test_passages_in_another_language_are_judged_by_words_if_the_fit_is_of_engli
     assert judged.relevance == fit.relevance(seen(found)["a"])
     [judged], _ = judge_relevance(list(found.values()), LONG, find_made)
     assert judged.relevance == MADE.relevance(seen(found)["a"])
-
-
-def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alone():
-    found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("b", 0.9)))
-    other = NodeWithScore(node=TextNode(text="someone else's"), score=5.0)
-    given = [ScoredPassage.of(found["a"]), other, ScoredPassage.of(found["b"])]
-    judged = RelevanceEstimator(find_made).postprocess_nodes(given, query_str=LONG)
-    assert [one.node_id for one in judged] == [one.node_id for one in given]
-    assert [one.score for one in judged] == [one.score for one in given]
-    assert judged[1] is other
-    by_hand, _ = judge_relevance([found["a"], found["b"]], LONG, find_made)
-    assert [judged[0].relevance, judged[2].relevance] == [one.relevance for one in by_hand]
-    assert given[0].relevance is None, "the given passage is not changed"
 
 
 @pytest.fixture

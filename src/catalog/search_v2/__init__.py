@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         DistinctText,
         KeywordChunkSelector,
         MaxChunksPerDocument,
-        RelevanceEstimator,
         RerankPostprocessor,
         TemporalExpansion,
         TokenBudget,
@@ -67,7 +66,7 @@ _NAMES = {
     "IngestionPipelineBuilderV2",
     "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
-    "RelevanceEstimator RerankPostprocessor TemporalExpansion TokenBudget",
+    "RerankPostprocessor TemporalExpansion TokenBudget",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
     "search_v2.retrievers": "CatalogRetriever DatasetRetriever DatasetVectorStore "
     "HybridRetrieverFactoryV2 PrecomputedRetriever QueryExpansionRetrieverV2",

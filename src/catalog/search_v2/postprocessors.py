@@ -18,7 +18,6 @@ from catalog.core.errors import CatalogError
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence
-from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
 from catalog.retrieval.rerank.scoring import (
     BlendName,
     RerankOptions,
@@ -34,8 +33,6 @@ from catalog.retrieval.select import (
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
-    ScoredPassage,
-    to_passage,
 )
 from catalog.store.restriction import Restriction
 
@@ -128,37 +125,6 @@ class TokenBudget(PassagePostprocessor):
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
         return keep_within_budget(passages, self.limit, self.counter or CharTokenCounter())
-
-
-class RelevanceEstimator(PassagePostprocessor):
-    """Give every passage of a v2 search its relevance. Order and other nodes do not change.
-
-    Examples:
-        >>> from catalog.search_v2 import CatalogRetriever, RelevanceEstimator
-        >>> question = "at how many degrees is bread baked"
-        >>> nodes = CatalogRetriever("notes", whole=False).retrieve(question)
-        >>> best = RelevanceEstimator().postprocess_nodes(nodes, query_str=question)[0]
-        >>> best.metadata["path"], best.relevance > 0.5
-        ('recipes/bread.txt', True)
-    """
-
-    _find: CalibrationFinder = PrivateAttr()
-
-    def __init__(self, find: CalibrationFinder | None = None) -> None:
-        """Take a function that finds calibrations, by default the shared service's."""
-        super().__init__()
-        self._find = shared_service().parts.calibration if find is None else find
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        ours = [node for node in nodes if isinstance(node, ScoredPassage)]
-        query = "" if query_bundle is None else query_bundle.query_str
-        judged = iter(judge_relevance([to_passage(node) for node in ours], query, self._find)[0])
-        return [
-            node.changed(next(judged)) if isinstance(node, ScoredPassage) else node
-            for node in nodes
-        ]
 
 
 class RerankPostprocessor(PassagePostprocessor):

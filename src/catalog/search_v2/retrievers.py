@@ -360,7 +360,7 @@ class DatasetVectorStore(BasePydanticVectorStore):
     """A dataset as a vector store to read, for ``VectorStoreIndex.from_vector_store``.
 
     The query's embedding and filters are used, whatever engine the dataset has. Give the index the
-    store's own model: an embedding of another one is ignored and logged once. Documents are added
+    store's own model: an embedding of another length is ignored. Documents are added
     and deleted by the pipeline of :class:`IngestionPipelineBuilderV2`.
 
     Examples:
