@@ -310,8 +310,8 @@ class Indexer:
         One that was ``known`` may have been removed while the run waited: that is an error.
         """
         with self._library.database.read() as connection:
-            is_left = dataset in publish.list_removed(connection)
             stored = {one.name: one for one in stored_chunks.list_datasets(connection)}
+            is_left = dataset not in stored and dataset in publish.list_removed(connection)
         if is_known and dataset not in stored:
             raise stored_chunks.unknown_dataset(dataset, list(stored))
         for note in self._library.indexes.remove(dataset) if is_left else ():
