@@ -115,9 +115,8 @@ def guard_app(
     403: Origin is sent, and is neither on such a host nor one of ``serve.allowed_origins``.
     401: the token is missing or wrong; needed when one is set. Who bears the token of a role asks
     as that role.
-    413: the body is larger than ``serve.max_body_bytes``; a body of unknown length is read whole
-    before the app sees it. Web sockets are refused. Pages of ``serve.allowed_origins`` may read
-    the answers (CORS).
+    413: the body is larger than ``serve.max_body_bytes``. Web sockets are refused. Pages of
+    ``serve.allowed_origins`` may read the answers (CORS).
     Raises :class:`ConfigError` when other machines can connect and no token is set.
     """
     tokens = serve.tokens()
