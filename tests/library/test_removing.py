@@ -118,7 +118,8 @@ def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
         library.database.set_meta("calibration:30ac8f2d0cccd51c", "{}")
         for name in ("Notes", *others):
             build(library, tmp_path, name)
-            library.database.set_meta(f"answers:{name}", "{}")
+            for kind in ("agreement", "answers"):
+                library.database.set_meta(f"{kind}:{name}", "{}")
         keys = set(meta_keys(library))
         for name in ("Notes", "30ac8f2d0cccd51c"):
             Indexer(library).remove(name)
