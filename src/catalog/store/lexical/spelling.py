@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Protocol
@@ -108,10 +108,8 @@ def _correct(
     columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
     texts = connection.execute(columns.where(among(chunks.c.seq, read)))
     # A stem and its words begin with the same letters: only such words are analysed.
-    begins = {re.escape(token[: max(3, len(token) - _LONGEST_ENDING)]) for token in candidates}
-    begin = re.compile("|".join(begins) or "(?!)", re.IGNORECASE).search
-    pieces = set(" ".join(chain.from_iterable(texts)).split())
-    likely = " ".join(one for one in pieces if begin(one if one.isascii() else _plain(one)))
+    begins = {token[: max(3, len(token) - _LONGEST_ENDING)] for token in candidates}
+    likely = " ".join({one for text in chain.from_iterable(texts) for one in _pieces(text, begins)})
     parts = ((*_LETTERS.findall(raw), *analysis.CASED.findall(raw)) for raw in raw_words(likely))
     most, analyzers, spelt = _most_edits(word), analyzers_of(words.languages, is_passage=True), []
     for written in set(chain.from_iterable(parts)):
@@ -123,6 +121,20 @@ def _correct(
                 uses = -len(candidates[token])
                 spelt.append((distance, others, uses, written.istitle(), written))
     return min(spelt)[-1] if spelt else ""
+
+
+def _pieces(text: str, begins: Collection[str]) -> Iterator[str]:
+    """Yield the pieces between spaces that have one of the beginnings, without case or accents."""
+    lower = text.lower()
+    for begin in begins:
+        at = lower.find(begin)
+        while at >= 0:
+            end = lower.find(" ", at)
+            yield text[text.rfind(" ", 0, at) + 1 : end if end >= 0 else None]
+            at = lower.find(begin, end) if end >= 0 else -1
+    for piece in () if text.isascii() else text.split():
+        if not piece.isascii() and any(map(_plain(piece).__contains__, begins)):
+            yield piece
 
 
 def _near_stems(word: str, stems: set[str], words: Tokens) -> dict[str, int]:
