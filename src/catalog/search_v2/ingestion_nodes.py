@@ -131,8 +131,7 @@ class GivenDocuments:
 
     ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
     the id of the LlamaIndex document. ``blank`` has the page numbers of sources that only bring
-    pages without text, ``known_by`` what named each source, and ``has_unused_ids`` whether the
-    user set random ids that named nothing.
+    pages without text, and ``known_by`` what named each source.
     """
 
     documents: dict[str, GivenDocument] = field(default_factory=dict)
@@ -141,7 +140,6 @@ class GivenDocuments:
     names: dict[str, str] = field(default_factory=dict)
     blank: dict[str, frozenset[str]] = field(default_factory=dict)
     known_by: dict[str, KnownBy] = field(default_factory=dict)
-    has_unused_ids: bool = False
 
     @classmethod
     def read(
@@ -167,7 +165,6 @@ class GivenDocuments:
             text = _Text.of(node)
             given.names[node.ref_doc_id or node.node_id] = text.source
             given.known_by[text.source] = text.known_by
-            given.has_unused_ids |= text.has_unused_id
             texts.setdefault(text.source, []).append(text)
         for name, group in texts.items():
 
@@ -211,7 +208,6 @@ class _Text:
     page: int | None = None
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     known_by: KnownBy = "id"
-    has_unused_id: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, node: BaseNode) -> _Text:
@@ -231,10 +227,7 @@ class _Text:
         known_by: KnownBy = "id" if name else "address" if address else "name" if bare else "text"
         if name and not isinstance(node, Document) and node.ref_doc_id:
             known_by = "address"  # other nodes may be of the same document
-        unused = not name and isinstance(node, Document) and "id_" in node.model_fields_set
-        return cls(
-            source or _path_of(text), path, text, style, label, page, given, known_by, unused
-        )
+        return cls(source or _path_of(text), path, text, style, label, page, given, known_by)
 
     @property
     def is_markdown(self) -> bool:

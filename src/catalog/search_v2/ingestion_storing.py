@@ -79,12 +79,6 @@ class IngestionRun:
         """Take the documents of the run."""
         self.given = given
         self.report.refused |= given.refused
-        if given.has_unused_ids:
-            self.warn(
-                "documents with a path or an address are known by that, not by their doc_id: it is "
-                "a random UUID, such as LlamaIndex draws for every document it reads. To have the "
-                "id count, set one of another form"
-            )
 
     def warn(self, text: str) -> None:
         """Report and log a warning."""
