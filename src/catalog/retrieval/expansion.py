@@ -118,17 +118,9 @@ class ExpansionSource(Protocol):
     recognised.
     """
 
-    @property
-    def name(self) -> str:
-        """Return the source's name for explanations."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a name for source, model and prompt."""
-
-    @property
-    def prompt(self) -> str:
-        """Return the prompt."""
+    name: str  # for explanations
+    fingerprint: str
+    prompt: str
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for unchecked lines; raises whatever the model raises."""
@@ -148,11 +140,7 @@ class LexVecSource:
 
     def __init__(self, llm: LanguageModel, prompt: str = PROMPT) -> None:
         self._llm, self.name, self.prompt = llm, llm.name, prompt
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a name for source, model and prompt."""
-        return make_fingerprint("lines", self._llm.identity, self.prompt)
+        self.fingerprint = make_fingerprint("lines", llm.identity, prompt)
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for lex, vec and hyde lines."""

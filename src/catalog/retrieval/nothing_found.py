@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from catalog.core.errors import CatalogError
 from catalog.core.params import SearchParams
@@ -65,15 +66,9 @@ def find_nearest(
     query, visible = request.query, request.visible
     if request.threshold == 0 and request.restriction == visible and not query.required:
         return []
-    loose = replace(
-        request,
-        query=query.without_phrases(query.required, ""),
-        restriction=visible,
-        top_k=_NEAREST,
-        threshold=0.0,
-        rerank=False,
-        expand=False,
-    )
+    unquoted = query.without_phrases(query.required, "")
+    all_off: dict[str, Any] = {"threshold": 0.0, "rerank": False, "expand": False}
+    loose = replace(request, query=unquoted, restriction=visible, top_k=_NEAREST, **all_off)
     try:
         chunks = [passage.chunk for passage in find(loose)]
     except CatalogError:  # the search has answered; this only adds to it

@@ -380,10 +380,7 @@ def _whole(chunk: Chunk) -> str:
 
 
 def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
-    """Return whether a passage with the same stems has forms of the words: ``boats``, ``baking``.
-
-    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change.
-    """
+    """Return whether a passage with the same stems has forms of the words, such as ``boats``."""
     written = set(re.findall(r"\w+", fold(_whole(chunk))))
 
     def is_form(word: str, other: str) -> bool:

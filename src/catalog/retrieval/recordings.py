@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from catalog.store import Database
     from catalog.store.restriction import Restriction
 
-FRAME_CHARS = 600
-"""Characters of one frame's line at most."""
+FRAME_CHARS = 600  # of one frame's line at most
 _SENTENCE_CHARS = 300  # of a sentence at most; of captions without full stops, of a caption
 _LINE_SECONDS = 15  # of a line at most, unless a single cue is longer
 _FRAME = "video_frame"
@@ -135,10 +134,7 @@ def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[
 
 
 def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Group the positions of a recording's passages so that no group has two transcripts at once.
-
-    Each passage joins the first possible group, so frames join the first transcript.
-    """
+    """Group positions of a recording's passages: no group has two transcripts of one second."""
     groups: list[list[int]] = []
     for number, chunk in enumerate(chunks):
         for group in groups:
@@ -247,7 +243,7 @@ def build_evidence_lines(
         lines = _moments(chunk, cues, (best or {}).get(chunk.chunk_id))
         is_found = chunk.chunk_id in found
         moments += [line for line in lines if is_found or _is_within(line, window)]
-    moments.sort(key=lambda moment: (moment.time_start, moment.kind == "Screen"))
+    moments.sort(key=_by_time)
     return cut_lines(_join_cues(_show_once(moments, found)), max_chars, anchors=found)
 
 
@@ -307,27 +303,24 @@ def _is_within(line: EvidenceLine, window: TimeWindow) -> bool:
     return line.time_start < window.end and line.time_end > window.start
 
 
-def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iterator[EvidenceLine]:
+def _by_time(line: EvidenceLine) -> tuple[float, bool]:
+    return line.time_start, line.kind == "Screen"
+
+
+def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> list[EvidenceLine]:
     """Reduce consecutive frames that show the same to the anchors among them, or else to one."""
-    frames = [number for number, moment in enumerate(moments) if moment.kind == "Screen"]
-    shown: dict[int, EvidenceLine] = {}
-    for _, run in groupby(frames, key=lambda number: moments[number].text):
+    shown = [moment for moment in moments if moment.kind != "Screen"]
+    frames = (moment for moment in moments if moment.kind == "Screen")
+    for _, run in groupby(frames, key=lambda moment: moment.text):
         same = list(run)
-        of_anchors = [number for number in same if moments[number].chunk_id in anchors]
-        shown.update((number, moments[number]) for number in of_anchors)
-        if not of_anchors:
-            end = max(moments[number].time_end for number in same)
-            shown[same[0]] = moments[same[0]].model_copy(update={"time_end": end})
-    for number, moment in enumerate(moments):
-        if moment.kind != "Screen" or number in shown:
-            yield shown.get(number, moment)
+        end = max(frame.time_end for frame in same)
+        found = [frame for frame in same if frame.chunk_id in anchors]
+        shown += found or [same[0].model_copy(update={"time_end": end})]
+    return sorted(shown, key=_by_time)
 
 
 def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
-    """Join consecutive cues of one passage and speaker to lines that can be followed by ear.
-
-    The best sentence is one line however long it is.
-    """
+    """Join consecutive cues of one passage and speaker to lines that can be followed by ear."""
     lines, voice = list[EvidenceLine](), attrgetter("chunk_id", "speaker", "is_best")
     for moment in moments:
         last = lines[-1] if lines else moment

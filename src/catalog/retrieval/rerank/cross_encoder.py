@@ -27,7 +27,6 @@ _WINDOW = 512  # tokens, if the model does not say
 class _CrossEncoder(ABC):
     """A cross-encoder on this machine; its raw scores are logits.
 
-    It reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
     Subclasses have ``_window`` (tokens of a pair) and ``_loaded`` (the model).
     """
 

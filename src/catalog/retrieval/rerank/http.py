@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from catalog.core.errors import RerankError
 from catalog.core.tokens import CharTokenCounter
@@ -42,12 +43,9 @@ class HttpReranker:
         self._timeout, self._max_tokens = timeout_seconds, max_tokens
         self._gives_logits = False
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Identify address (without user and password), model name and window.
-
-        If the server changes the weights under the same name, this does not change.
-        """
+        """Identify address (without user and password), model name and window."""
         return make_fingerprint("http-rerank", self._server.public_url, self.name, self._max_tokens)
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:

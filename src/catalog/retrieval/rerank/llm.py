@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import RerankError
@@ -78,7 +79,7 @@ class LLMReranker:
         self._calls = BoundedCalls(_ABANDONED)
         self.name, self.batch_size = llm.name, batch_size
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Return a name for language model, prompt, and how answers are read."""
         read = (_VERSION, PROMPT, self.batch_size, self._max_tokens)

@@ -46,9 +46,7 @@ class Reranker(Protocol):
     :class:`~catalog.core.errors.RerankError`.
     """
 
-    @property
-    def name(self) -> str:
-        """Return the model's name for explanations, such as ``ms-marco-MiniLM-L-12-v2``."""
+    name: str  # for explanations, such as ``ms-marco-MiniLM-L-12-v2``
 
     @property
     def fingerprint(self) -> str:
@@ -267,10 +265,7 @@ def _blend_passages(
 def fit_pair(
     query: str, passage: str, counter: TokenCounter, max_tokens: int, head: str = ""
 ) -> tuple[str, bool]:
-    """Return ``head`` and the best run of ``passage`` that fit with the query, and if it is cut.
-
-    The head gets at most a quarter of ``max_tokens``.
-    """
+    """Return ``head`` and the best run of ``passage`` that fit with the query, and if it is cut."""
     query_tokens = len(counter.spans(cut_query(query, counter, max_tokens)))
     room = max(1, max_tokens - SPECIAL_TOKENS - query_tokens)
     if head:
