@@ -11,7 +11,6 @@ from sqlalchemy import inspect, select, text
 
 from catalog.core.errors import InputError, StoreBusyError, UnknownDatasetError
 from catalog.library.health import diagnose
-from catalog.library.importing import import_chunks
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
@@ -19,7 +18,6 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 from catalog.store.database import hold_lock
 from catalog.store.llm_cache import CacheEntry
-from catalog.store.portable import export_chunks
 from catalog.store.restriction import Restriction
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant
@@ -336,30 +334,6 @@ def test_a_pipeline_fills_it_anew(tmp_path):
         Indexer(library).remove("notes")
         pipeline.run(documents=documents)
         assert len(search(library, "notes")) == 1
-
-
-def test_an_import_that_comes_back_to_a_dataset_removed_meanwhile_is_refused(tmp_path, monkeypatch):
-    with open_library(tmp_path / "home") as library:
-        for name in ("first", "second"):
-            build(library, tmp_path, name)
-            export_chunks(library.database, tmp_path / f"{name}.jsonl", datasets=[name])
-    first, second = (
-        (tmp_path / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
-        for name in ("first", "second")
-    )
-    both = tmp_path / "both.jsonl"
-    both.write_bytes(b"".join([*first[:2], second[1], *first[2:]]))
-    with open_library(tmp_path / "other") as library:
-        hold = Indexer.hold
-
-        def hold_and_remove(indexer, dataset, progress):
-            if dataset == "second":
-                Indexer(library).remove("first")
-            return hold(indexer, dataset, progress)
-
-        monkeypatch.setattr(Indexer, "hold", hold_and_remove)
-        with pytest.raises(UnknownDatasetError):
-            import_chunks(library, both)
 
 
 @pytest.mark.parametrize("name", ["seal.md", "notes:seal.md", "#docid"])

@@ -28,7 +28,7 @@ from catalog.core.errors import EngineError
 from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.restriction import Stamp, read_stamp
-from catalog.store.schema import chunks
+from catalog.store.schema import KEPT_STAMPS, chunks
 
 Array = npt.NDArray[Any]
 Seqs = npt.NDArray[np.int64]
@@ -114,12 +114,16 @@ class Following(ABC, Generic[State]):
         """
         with self.database.read() as connection:
             self.held = state = self.compact(self.at(connection))
+            is_of_snapshot = KEPT_STAMPS in connection.get_execution_options()
         is_saved = self._on_disk == (self._identity(), self._word(state.stamp))
         if state.stamp != NO_DATASET and (not is_saved or self.is_damaged()):
             try:
                 self._write(state)
             except OSError as error:
                 raise EngineError(f"cannot write the index {self.file.parent}: {error}") from error
+            if is_of_snapshot:
+                with suppress(OSError):
+                    self._forget_removed()
         return state
 
     def load(self) -> State | None:
