@@ -354,9 +354,8 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     """Return 1.0 if a passage contains words exactly as written, less if nearly, 0.0 if not.
 
-    A phrase may continue on the next line. Case counts only for stop words in capitals: ``IT`` is
-    not ``it``. The value is :data:`OTHER_JOINTS` for names with other joints: ``XK320`` and
-    ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
+    A phrase may continue on the next line. Case counts only for stop words in capitals, such as
+    ``IT``. The value is :data:`OTHER_JOINTS` for ``XK320`` and ``XK-320``, ``10 kg`` and ``10kg``.
     """
     text = unicodedata.normalize("NFC", _whole(chunk)).translate(_DASHES)  # as queries are
     folded, common = text.casefold(), stop_words("english")

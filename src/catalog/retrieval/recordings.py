@@ -162,7 +162,6 @@ def _evidence(
     max_chars: int,
     words: str,
 ) -> Evidence:
-    """Return the evidence of passages in one window, best first."""
     first, best = passages[0].chunk, dict[str, tuple[int, int]]()
     for passage in passages:
         if passage.snippet is not None:
@@ -339,8 +338,8 @@ def cut_lines(
 ) -> tuple[EvidenceLine, ...]:
     """Return the best sentences, and the nearest lines around them within ``max_chars`` characters.
 
-    Lines of the found passages (``anchors``, by chunk id) come before other lines. A line that has
-    no room ends its side. Without a best sentence the lines of ``anchors`` are kept whole.
+    Lines of the found passages (``anchors``, by chunk id) come before others, and are kept whole
+    without a best sentence. A line that has no room ends its side.
     """
     kept = {number for number, line in enumerate(lines) if line.is_best}
     kept = kept or {number for number, line in enumerate(lines) if line.chunk_id in anchors}

@@ -101,7 +101,6 @@ def _letters_and_digits(text: str) -> str:
 
 
 def _words_said(text: str) -> str:
-    """Return the words that count in a comparison; see :func:`keep_distinct`."""
     plain = _EMPHASIS.sub(r"\2", _BULLET.sub("", text.translate(_SAME_SIGNS)))
     return " ".join(filter(None, map(_without_signs, plain.split())))
 

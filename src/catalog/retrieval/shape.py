@@ -100,7 +100,6 @@ def locate_part(
 
 
 def _explain(passage: Passage, fusion: str) -> Explanation:
-    """Return the parts of the score; the contributions and the bonus sum up to ``fused``."""
     fused = passage.fused
     contributions = [
         Contribution(

@@ -127,8 +127,7 @@ def _find_bounds(
 ) -> tuple[int, int]:
     """Extend the lines of the best sentence by one before and one after, in turn, while they fit.
 
-    If these do not fit themselves, cut the first one around the sentence, or around the best
-    matches of a sentence that is too long.
+    If these do not fit, cut the first one around the sentence, or its best matches.
     """
     starts = [line.start for line in lines]
     first, last = bisect_right(starts, best[0]) - 1, bisect_left(starts, best[1]) - 1

@@ -63,8 +63,7 @@ class LLMReranker:
     """Any language model that says which of ``batch_size`` passages answer, and how well, of 10.
 
     A passage that the reply leaves out gets 0, because the prompt asks to leave out irrelevant
-    ones. Grades are relative to the other passages of the batch. A reply after more than
-    ``timeout_seconds`` is an :class:`~catalog.core.errors.LLMTimeoutError`.
+    ones. A late reply is an :class:`~catalog.core.errors.LLMTimeoutError`.
     """
 
     def __init__(
