@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.interfaces.cli.options import Shown, command, logged_settings
+from catalog.interfaces.cli.options import Printed, command, logged_settings
 from catalog.interfaces.cli.output import columns_of
 from catalog.interfaces.plain_text import one_line
 from catalog.interfaces.wrapping import shorten, wrap
@@ -55,7 +55,7 @@ def search_collection(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the report of each stage.")
     ] = False,
-) -> Shown:
+) -> Printed:
     """Find the passages nearest to a query; nothing is written to the collection.
 
     Examples:
@@ -70,12 +70,12 @@ def search_collection(
         results = search.search(query, top_k=top_k, filters=filters, threshold=threshold)
     told = stage_lines(results.stages) if explain else [results.stages[-1].note]
     lines = _result_lines(results, columns_of(sys.stdout))
-    return Shown(results.to_dict(), lines, filter(None, told))
+    return Printed(results.to_dict(), lines, filter(None, told))
 
 
 @app.command("check")
 @command
-def check_collection(context: typer.Context, collection: NameOption = None) -> Shown:
+def check_collection(context: typer.Context, collection: NameOption = None) -> Printed:
     """Check the collection, its fields and the model; exit with 1 if they do not fit.
 
     Examples:
@@ -87,7 +87,7 @@ def check_collection(context: typer.Context, collection: NameOption = None) -> S
     settings = logged_settings(context)
     with CollectionSearch(settings, name=collection) as search:
         state = search.check()
-    return Shown(state, _state_lines(state), code=int(not state["fits"]))
+    return Printed(state, _state_lines(state), code=int(not state["fits"]))
 
 
 def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
     RayOption,
-    Shown,
+    Printed,
     command,
     open_library,
 )
@@ -77,7 +77,7 @@ def build(
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     ray: RayOption = None,
-) -> Shown:
+) -> Printed:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
     An existing dataset keeps the settings it was made with, and its --include and --exclude unless
@@ -105,7 +105,7 @@ def build(
             kept = {"include": include, "exclude": exclude}
             told |= {name: tuple(filter(None, it)) if it else None for name, it in kept.items()}
             report = Indexer(library).build(folder, dataset, **told)
-    shown = _shown(report)
+    shown = _printed(report)
     lines = shown.lines if is_named else [f"dataset: {dataset}", *shown.lines]
     return shown._replace(lines=lines, code=int(shown.code or report.documents == 0))
 
@@ -134,7 +134,7 @@ def update(
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
     ray: RayOption = None,
-) -> Iterator[Shown]:
+) -> Iterator[Printed]:
     """Index the changes in a dataset's folder since the last run.
 
     Documents are cut with the settings that the dataset was made with, not those of this call. To
@@ -159,16 +159,16 @@ def update(
         indexer, name = Indexer(library), library.chosen_dataset(dataset)
         if dry_run:
             preview = indexer.preview(name, **told)
-            yield Shown(asdict(preview), _preview_lines(preview))
+            yield Printed(asdict(preview), _preview_lines(preview))
             return
         if watch:
             from catalog.interfaces.cli.folder_watch import follow
 
             for report in follow(indexer, name, told):
-                yield _shown(report)._replace(code=0)
+                yield _printed(report)._replace(code=0)
         with TerminalProgress() as progress:
             report = indexer.update(name, progress=progress, **told)
-    yield _shown(report)
+    yield _printed(report)
 
 
 @app.command("rebuild")
@@ -188,7 +188,7 @@ def rebuild(
         bool, typer.Option("--all", help="Both kinds of indexes, from the store.")
     ] = False,
     ray: RayOption = None,
-) -> Shown:
+) -> Printed:
     """Read and embed every dataset again, for example with another model.
 
     Documents are cut with the settings of this call, or with --keep-settings as before. With
@@ -207,7 +207,7 @@ def rebuild(
         vectors, lexical = vectors or both, lexical or both
         with open_library(context) as library, TerminalProgress() as progress:
             done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
-        return Shown(done, (f"{name}: {_rebuilt(made)} rebuilt" for name, made in done.items()))
+        return Printed(done, (f"{name}: {_rebuilt(made)} rebuilt" for name, made in done.items()))
     library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
@@ -219,7 +219,7 @@ def rebuild(
         notes += _failure_lines(report)
     none = ["no dataset to rebuild: create one with 'catalog index build FOLDER'"]
     data = {name: _as_dict(report) for name, report in reports.items()}
-    return Shown(data, lines or none, notes, code=int(any(map(_has_failed, reports.values()))))
+    return Printed(data, lines or none, notes, code=int(any(map(_has_failed, reports.values()))))
 
 
 def _rebuilt(made: Mapping[str, int]) -> str:
@@ -236,7 +236,7 @@ def remove(
         str | None, typer.Option("--doc", help="Only this document: its path, or #docid.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> Shown:
+) -> Printed:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
     Examples:
@@ -257,12 +257,12 @@ def remove(
     files = f"; the files stay in {removal.root}" if removal.root else ""
     what = f"{counted(removal.documents, 'document')}, {counted(removal.chunks, 'passage')}"
     notes = [f"note: {note}" for note in removal.notes]
-    return Shown(asdict(removal), [*notes, f"removed {what}{files}"])
+    return Printed(asdict(removal), [*notes, f"removed {what}{files}"])
 
 
 @app.command("stats")
 @command
-def stats(context: typer.Context, dataset: DatasetOption = None) -> Shown:
+def stats(context: typer.Context, dataset: DatasetOption = None) -> Printed:
     """Show the numbers of a dataset: files, passages and their sizes.
 
     Examples:
@@ -273,7 +273,7 @@ def stats(context: typer.Context, dataset: DatasetOption = None) -> Shown:
 
     with open_library(context) as library:
         counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    return Shown(asdict(counts), stats_lines(counts))
+    return Printed(asdict(counts), stats_lines(counts))
 
 
 def _has_failed(report: SyncReport) -> bool:
@@ -285,9 +285,9 @@ def _has_failed(report: SyncReport) -> bool:
     return bool(is_lost or (report.failed and report.documents == 0))
 
 
-def _shown(report: SyncReport) -> Shown:
+def _printed(report: SyncReport) -> Printed:
     lines, notes = _report_lines(report), _failure_lines(report)
-    return Shown(_as_dict(report), lines, notes, code=int(_has_failed(report)))
+    return Printed(_as_dict(report), lines, notes, code=int(_has_failed(report)))
 
 
 def _failure_lines(report: SyncReport) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.core.dates import format_timestamp, read_bound, seconds_since_epoch
-from catalog.interfaces.cli.options import Shown, command, open_library
+from catalog.interfaces.cli.options import Printed, command, open_library
 from catalog.interfaces.cli.output import table_lines
 from catalog.interfaces.plain_text import one_line
 
@@ -39,7 +39,7 @@ def list_queries(
     context: typer.Context,
     since: SinceOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, newest first.")] = 20,
-) -> Shown:
+) -> Printed:
     """List the logged requests, newest first: by default without searches, questions as hashes.
 
     Examples:
@@ -54,7 +54,7 @@ def list_queries(
     table = table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms"))
     lines = table if entries else ["The log is empty."]
     told = _what_is_logged(library.settings.log)
-    return Shown([asdict(entry) for entry in entries], lines, [told])
+    return Printed([asdict(entry) for entry in entries], lines, [told])
 
 
 @app.command("show")
@@ -62,7 +62,7 @@ def list_queries(
 def show_query(
     context: typer.Context,
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the entry in the list.")],
-) -> Shown:
+) -> Printed:
     """Show one entry: passages with scores, stages, tokens, errors.
 
     Examples:
@@ -76,12 +76,12 @@ def show_query(
         entry = find_entry(connection, number)
     if entry is None:
         raise InputError(f"the log has no entry {number}; catalog logs queries shows the entries")
-    return Shown(asdict(entry), _entry_lines(entry))
+    return Printed(asdict(entry), _entry_lines(entry))
 
 
 @app.command("stats")
 @command
-def show_stats(context: typer.Context, since: SinceOption = None) -> Shown:
+def show_stats(context: typer.Context, since: SinceOption = None) -> Printed:
     """Show times, failures, unanswered questions with reasons, tokens and cost.
 
     Examples:
@@ -94,7 +94,7 @@ def show_stats(context: typer.Context, since: SinceOption = None) -> Shown:
     moment = _moment("--since", since)
     with open_library(context) as library, library.database.read() as connection:
         stats = log_stats(read_entries(connection, since=moment))
-    return Shown(stats, log_stats_lines(stats), [_what_is_logged(library.settings.log)])
+    return Printed(stats, log_stats_lines(stats), [_what_is_logged(library.settings.log)])
 
 
 @app.command("clear")
@@ -105,7 +105,7 @@ def clear_log(
         str | None,
         typer.Option("--before", help="Only entries older than 7d, or from before a date."),
     ] = None,
-) -> Shown:
+) -> Printed:
     """Delete the log, or its old entries.
 
     Examples:
@@ -117,7 +117,7 @@ def clear_log(
     moment = None if before is None else _moment("--before", before)
     with open_library(context) as library, library.database.write() as connection:
         dropped = clear_entries(connection, before=moment)
-    return Shown({"dropped": dropped}, [f"{dropped:,} dropped"])
+    return Printed({"dropped": dropped}, [f"{dropped:,} dropped"])
 
 
 def _moment(option: str, value: str | None) -> float:
@@ -210,7 +210,7 @@ def list_recorded(
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of runs, newest first.")
     ] = 20,
-) -> Shown:
+) -> Printed:
     """List the recorded runs, newest first.
 
     Examples:
@@ -222,12 +222,12 @@ def list_recorded(
 
     with open_library(context) as library, library.database.read() as connection:
         runs = list_runs(connection, limit)
-    return Shown([*map(run_dict, runs)], run_lines(runs))
+    return Printed([*map(run_dict, runs)], run_lines(runs))
 
 
 @runs_app.command("show")
 @command
-def show_recorded(context: typer.Context, run: RunArgument) -> Shown:
+def show_recorded(context: typer.Context, run: RunArgument) -> Printed:
     """Show one run: its scores and its settings.
 
     Examples:
@@ -242,14 +242,14 @@ def show_recorded(context: typer.Context, run: RunArgument) -> Shown:
         record = require_run(library.database, run)
     if record.answers:
         told = answer_run_dict(record) | {"identity": record.identity}
-        return Shown(told, answer_run_lines(record))
+        return Printed(told, answer_run_lines(record))
     told = run_dict(record) | {"identity": record.identity, "scores": record.scores}
-    return Shown(told, run_detail_lines(record))
+    return Printed(told, run_detail_lines(record))
 
 
 @runs_app.command("diff")
 @command
-def diff_recorded(context: typer.Context, before: RunArgument, after: RunArgument) -> Shown:
+def diff_recorded(context: typer.Context, before: RunArgument, after: RunArgument) -> Printed:
     """Compare two runs: their settings, and their metrics with tests.
 
     Examples:
@@ -263,4 +263,4 @@ def diff_recorded(context: typer.Context, before: RunArgument, after: RunArgumen
     with open_library(context) as library:
         two = (require_run(library.database, run) for run in (before, after))
         difference = diff_runs(*two)
-    return Shown(diff_dict(difference), diff_lines(difference))
+    return Printed(diff_dict(difference), diff_lines(difference))

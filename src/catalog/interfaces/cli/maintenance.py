@@ -14,7 +14,7 @@ import typer
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
-    Shown,
+    Printed,
     command,
     known_name,
     open_library,
@@ -39,7 +39,7 @@ _Datasets = Annotated[
 
 
 @command
-def config(context: typer.Context) -> Shown:
+def config(context: typer.Context) -> Printed:
     """Show every setting, its value, and where the value came from.
 
     Examples:
@@ -66,7 +66,7 @@ def config(context: typer.Context) -> Shown:
                 "rebuild": needs_rebuild(name),
             }
         )
-    return Shown(rows, map(_setting_line, rows))
+    return Printed(rows, map(_setting_line, rows))
 
 
 def _setting_line(row: dict[str, Any]) -> str:
@@ -89,7 +89,7 @@ def _public(value: str) -> str:
 
 
 @command
-def doctor(context: typer.Context) -> Shown:
+def doctor(context: typer.Context) -> Printed:
     """Check the store, indexes and model; exit 1 and tell the fix.
 
     Examples:
@@ -106,7 +106,7 @@ def doctor(context: typer.Context) -> Shown:
         for check in checks
     ]
     is_bad = not all(check.ok for check in checks)
-    return Shown([*map(asdict, checks)], lines, code=int(is_bad))
+    return Printed([*map(asdict, checks)], lines, code=int(is_bad))
 
 
 @cache.command("clear")
@@ -116,7 +116,7 @@ def clear_cache(
     kind: Annotated[
         str | None, typer.Option(help="Only these: expansion, rerank or answer.")
     ] = None,
-) -> Shown:
+) -> Printed:
     """Clear the cache, or one kind of it; documents and their vectors stay.
 
     Examples:
@@ -132,7 +132,7 @@ def clear_cache(
         with open_library(context) as library, library.database.write() as connection:
             dropped = {one: llm_cache.clear(connection, one) for one in kinds}
     lines = (f"{name:12}{count:,} dropped" for name, count in dropped.items())
-    return Shown({"dropped": dropped}, lines)
+    return Printed({"dropped": dropped}, lines)
 
 
 @command
@@ -140,7 +140,7 @@ def backup(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="File for the copy.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> Shown:
+) -> Printed:
     """Copy the store to a file, while others search and write.
 
     Indexes are not in it: they are made anew from the store, with no model.
@@ -155,7 +155,7 @@ def backup(
     store = find_store(settings_for(context).settings)
     with heeding_termination():
         size = back_up(store, file, force=force, progress=_Percent())
-    return Shown({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
+    return Printed({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
 
 
 @command
@@ -165,7 +165,7 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
     ] = False,
-) -> Shown:
+) -> Printed:
     """Put a copy in the store's place; the replaced store is kept.
 
     Examples:
@@ -182,7 +182,7 @@ def restore(
     lines = [f"The store is now the copy {file}."]
     if kept is not None:
         lines.append(f"The replaced store is kept as {kept}: delete it when no longer needed.")
-    return Shown({"restored": str(file), "kept": None if kept is None else str(kept)}, lines)
+    return Printed({"restored": str(file), "kept": None if kept is None else str(kept)}, lines)
 
 
 class _Percent:
@@ -209,7 +209,7 @@ def export(
         bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> Shown:
+) -> Printed:
     """Write datasets as lines of JSON, to be read or imported.
 
     Examples:
@@ -234,7 +234,7 @@ def export(
             on_document=tell,
         )
     counts = f"{counted(report.documents, 'document')}, {counted(report.chunks, 'passage')}"
-    return Shown(asdict(report), [f"{report.file}: {counts}, {report.bytes:,} bytes"])
+    return Printed(asdict(report), [f"{report.file}: {counts}, {report.bytes:,} bytes"])
 
 
 @command
@@ -246,7 +246,7 @@ def import_(
         Path | None,
         typer.Option(help="Folder from which the datasets will be updated."),
     ] = None,
-) -> Shown:
+) -> Printed:
     """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
 
     Documents in the file are as it says afterwards, others stay. What has no vector is embedded.
@@ -273,4 +273,4 @@ def import_(
         f"passages, {waiting}"
     )
     failed = [f"{failure.path}: {failure.reason}" for failure in report.failed]
-    return Shown(asdict(report), [line], [*report.notes, *failed], code=int(bool(failed)))
+    return Printed(asdict(report), [line], [*report.notes, *failed], code=int(bool(failed)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import JsonOption, Shown, command, settings_for
+from catalog.interfaces.cli.options import JsonOption, Printed, command, settings_for
 from catalog.interfaces.cli.output import TerminalProgress, note, print_json, table_lines
 from catalog.interfaces.plain_text import safe
 
@@ -23,7 +23,7 @@ _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 
 @app.command("list")
 @command
-def list_all(context: typer.Context) -> Shown:
+def list_all(context: typer.Context) -> Printed:
     """List the models of the settings and those that packages of this release carry.
 
     A star marks models that searches and answers use now, a circle models that are switched off.
@@ -34,7 +34,7 @@ def list_all(context: typer.Context) -> Shown:
     """
     from catalog.models.inventory import list_models
 
-    return _shown(list_models(settings_for(context).settings))
+    return _printed(list_models(settings_for(context).settings))
 
 
 @app.command("check")
@@ -44,7 +44,7 @@ def check(
     name: Annotated[
         str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
     ] = None,
-) -> Shown:
+) -> Printed:
     """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
     Missing files count for models that are in use, or named here.
@@ -63,7 +63,7 @@ def check(
             check_model(entry, partial(progress.advance, label=entry.name)) for entry in entries
         ]
     is_wrong = any(entry.is_failure or (name and entry.problem) for entry in checked)
-    return _shown(checked)._replace(code=int(is_wrong))
+    return _printed(checked)._replace(code=int(is_wrong))
 
 
 @app.command("path")
@@ -99,9 +99,9 @@ def path(
         print(safe(str(files.folder)))  # a path is not wrapped
 
 
-def _shown(entries: Sequence[ModelEntry]) -> Shown:
+def _printed(entries: Sequence[ModelEntry]) -> Printed:
     table = table_lines(_HEADINGS, map(_cells, entries), right=("size", "dim"))
-    return Shown([*map(asdict, entries)], [*table, *_problem_lines(entries)])
+    return Printed([*map(asdict, entries)], [*table, *_problem_lines(entries)])
 
 
 def _cells(entry: ModelEntry) -> tuple[str, ...]:

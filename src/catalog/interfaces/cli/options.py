@@ -42,7 +42,7 @@ HEED_ROLE = frozenset(
 NameT = TypeVar("NameT", bound=str)
 
 
-class Shown(NamedTuple):
+class Printed(NamedTuple):
     """What a command prints: ``data`` with ``--json``, else lines, and notes on standard error."""
 
     data: Any
@@ -51,12 +51,12 @@ class Shown(NamedTuple):
     code: int = 0
 
 
-def command(run: Callable[..., Shown | Iterator[Shown]]) -> Callable[..., None]:
+def command(run: Callable[..., Printed | Iterator[Printed]]) -> Callable[..., None]:
     """Return the command that prints what a function returns or yields; it also has ``--json``."""
 
     def printed(json: bool, **given: Any) -> None:
         done = run(**given)
-        for shown in [done] if isinstance(done, Shown) else done:
+        for shown in [done] if isinstance(done, Printed) else done:
             if json:
                 print_json(shown.data)
             else:

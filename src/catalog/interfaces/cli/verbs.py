@@ -31,7 +31,7 @@ from catalog.core.params import (
 )
 from catalog.interfaces.cli.options import (
     JsonOption,
-    Shown,
+    Printed,
     StoreOptions,
     command,
     open_library,
@@ -261,7 +261,7 @@ def _ask_server(
 
 
 @command
-def agents(context: typer.Context) -> Shown:
+def agents(context: typer.Context) -> Printed:
     """List the agents that --agent can name, and what each says.
 
     Examples:
@@ -278,7 +278,7 @@ def agents(context: typer.Context) -> Shown:
         lines += [f"{name}  [{place}]", *_agent_lines(told)]
     if len(rows) == 1:
         lines.append("To add an agent, write [agents.NAME] in the settings.")
-    return Shown(rows, lines)
+    return Printed(rows, lines)
 
 
 def _agent_lines(agent: dict[str, Any]) -> Iterator[str]:
