@@ -14,8 +14,8 @@ import typer
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    RayOption,
     Printed,
+    RayOption,
     command,
     open_library,
 )
