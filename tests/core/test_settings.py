@@ -33,7 +33,7 @@ def test_the_environment_reaches_every_level(monkeypatch):
     monkeypatch.setenv("IDX_RAG_V2__INGEST__LOCK_SECONDS", "3")
     monkeypatch.setenv("IDX_EMBEDDING__BATCH_SIZE", "8")
     settings = get_settings()
-    assert settings.rag_v2.chunk_size == 500
+    assert settings.rag_v2.chunk_size == RAGv2Settings().chunk_size == 500
     assert settings.rag_v2.ingest.lock_seconds == 3
     assert settings.embedding.batch_size == 8
 
@@ -76,7 +76,6 @@ def test_a_settings_file_in_the_home_folder_is_read(tmp_path, monkeypatch):
         ("IDX_LOG__NOTHING", "1"),
         ("IDX_CONFIG_FILE", "x"),
         ("IDX_CONFIGS", "x"),
-        ("IDX_LLM", '{"model": "x"}'),
     ],
 )
 def test_a_variable_that_names_no_setting_is_an_error(monkeypatch, variable, value):
@@ -102,6 +101,12 @@ def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):
     monkeypatch.setenv("IDX_SERVE_TOKEN", "x")
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         get_settings()
+
+
+def test_a_misspelt_variable_is_an_error_for_the_v2_settings_alone(monkeypatch):
+    monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZ", "500")
+    with pytest.raises(ConfigError, match="CHUNK_SIZ"):
+        RAGv2Settings()
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def test_help_and_import_load_no_heavy_library():
 
 NOT_SEARCHED_WITH = [
     *("llama_index", "nltk", "fastembed", "qdrant_client", "qdrant_edge", "torch", "httpx"),
-    *("fastapi", "mcp", "pydantic_settings", "catalog.core.agents", "catalog.core.answers"),
+    *("fastapi", "mcp", "catalog.core.agents", "catalog.core.answers"),
     *("catalog.library.browse", "catalog.library.get", "catalog.retrieval.expansion"),
     *("catalog.retrieval.rerank", "catalog.ingest.readers"),
 ]

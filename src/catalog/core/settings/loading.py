@@ -9,17 +9,17 @@ from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
 
 from catalog.core.errors import ConfigError
-from catalog.core.files import home_folder, read_toml, settings_file, settings_key
+from catalog.core.files import default_home, home_folder, read_toml, settings_file, settings_key
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.sections import Settings
-from catalog.core.settings.variables import PREFIX, is_section, read_environment
+from catalog.core.settings.variables import PREFIX, refuse_unknown_variables
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 _MAX_SHOWN = 60  # characters of a wrong value
 
 
@@ -45,31 +45,34 @@ def load_settings(
     *, preset: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> LoadedSettings:
     """Merge overrides (nested like TOML), environment, TOML file, preset and defaults."""
-    environment = read_environment(Settings)
+    refuse_unknown_variables(PREFIX, Settings)
+    try:
+        environment = EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        raise ConfigError(f"the settings cannot be read: {error}") from error
     arguments = {**(overrides or {}), **({} if preset is None else {"preset": preset})}
     layers = [("argument", arguments), ("environment", environment)]
-    home = Path(arguments.get("home") or home_folder())
-    file = settings_file(home)
+    file = settings_file(Path(arguments.get("home", environment.get("home", default_home()))))
     if file is not None:
         layers.append((str(file), _read_toml(file)))
     name = next((layer["preset"] for _, layer in layers if "preset" in layer), None)
     if name is not None:
         layers.append((f"preset {name}", load_preset(name)))
+    # without these, pydantic would read an empty variable
+    layers.append(("default", {"home": default_home(), "preset": None}))
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
         _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
         merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
         origins.update({name: origin for name, _ in flatten(layer)})
-    place = merged.get("home", home)
-    merged["home"] = Path(place) if isinstance(place, str) else place
-    return LoadedSettings(_validate(Settings, merged, origins), origins)
+    return LoadedSettings(_validate(merged, origins), origins)
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Return settings with changed v2 settings; raises :class:`ConfigError` like loading."""
-    values = {**settings.rag_v2.model_dump(), **changes}
-    return settings.model_copy(update={"rag_v2": _validate(RAGv2Settings, values, at="rag_v2.")})
+    values = settings.model_dump()
+    return _validate({**values, "rag_v2": {**values["rag_v2"], **changes}})
 
 
 def find_presets() -> dict[str, Path]:
@@ -137,41 +140,30 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for name, value in layer.items():
-        is_tree, was_tree = isinstance(value, Mapping), isinstance(into.get(name), dict)
-        if name in into and is_tree != was_tree:
+        if name in into and isinstance(value, Mapping) != isinstance(into[name], dict):
             raise ConfigError(f"setting {name} has a value but is a section: set those in it")
-        if is_tree and was_tree:
+        if isinstance(value, Mapping) and name in into:
             _merge(into[name], value)
         else:
             into[name] = deepcopy(value)
 
 
 def _validate(
-    model: type[ModelT],
-    given: Mapping[str, Any],
-    origins: Mapping[str, str] = MappingProxyType({}),
-    at: str = "",
-) -> ModelT:
-    """Return settings; only sections with a value of their own are validated, which takes time."""
-    values = dict(given)
-    for name, field in model.model_fields.items():
-        if is_section(field.annotation) and isinstance(values.setdefault(name, {}), dict):
-            values[name] = _validate(field.annotation, values[name], origins, f"{at}{name}.")
-    if all(isinstance(value, BaseModel | Path) or value == {} for value in values.values()):
-        return model.model_construct(**values)
+    merged: dict[str, Any], origins: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
     try:
-        return model(**values)
+        return Settings(**merged)
     except ValidationError as error:
         first = error.errors()[0]
-        name = at + ".".join(map(str, first["loc"]))
+        name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise ConfigError(_describe_unknown(name, origins)) from None
-        field, value = find_field(name), first["input"]
+        field, given = find_field(name), first["input"]
         why = first["msg"].removeprefix("Value error, ")
-        if not isinstance(value, Mapping | BaseModel) and (field is None or field.repr):
-            why += f", not {_shown(value)}"  # a single value, and no secret
+        if not isinstance(given, Mapping | BaseModel) and (field is None or field.repr):
+            why += f", not {_shown(given)}"  # a single value, and no secret
         # without the cause, whose text holds the values of other settings
-        raise ConfigError(f"setting {name.removesuffix('.')}: {why}") from None
+        raise ConfigError(f"setting {name}: {why}") from None
 
 
 def _describe_unknown(name: str, origins: Mapping[str, str]) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import BaseSettings
 
 from catalog.core.entry_points import Group, find_engine
 from catalog.core.settings.variables import (
+    V2_PREFIX,
     ApiKey,
     SettingsSection,
     Share,
+    read_environment,
+    refuse_unknown_variables,
     setting,
     shaping,
 )
@@ -66,8 +70,10 @@ class QdrantSettings(SettingsSection):
     )
 
 
-class RAGv2Settings(SettingsSection):
+class RAGv2Settings(BaseSettings):
     """``IDX_RAG_V2__*``: every knob of the v2 pipeline."""
+
+    model_config = read_environment(V2_PREFIX)
 
     chunk_size: int = shaping(800, "Largest chunk, in the embedding model's tokens.", (16, 8192))
     chunk_overlap: int = shaping(
@@ -204,6 +210,10 @@ class RAGv2Settings(SettingsSection):
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
+
+    def __init__(self, **values: Any) -> None:
+        refuse_unknown_variables(V2_PREFIX, type(self))
+        super().__init__(**values)
 
     @model_validator(mode="after")
     def _fit_together(self) -> RAGv2Settings:

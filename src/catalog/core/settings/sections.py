@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode
 
 from catalog.core.entry_points import list_added
 from catalog.core.files import default_home
 from catalog.core.params import Profile
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.variables import (
+    PREFIX,
     ApiKey,
     SettingsSection,
     Share,
+    read_environment,
     setting,
     shaping,
 )
@@ -40,8 +43,8 @@ def _split(value: object, separator: str) -> object:
     raise ValueError(f"write a JSON list, or texts separated by {separator!r}")
 
 
-Pairs = Annotated[tuple[str, ...], BeforeValidator(partial(_split, separator=";"))]
-Names = Annotated[tuple[str, ...], BeforeValidator(partial(_split, separator=","))]
+Pairs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=";"))]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
 def _split_pairs(pairs: tuple[str, ...], example: str) -> list[tuple[str, str]]:
@@ -245,7 +248,7 @@ class ServeSettings(SettingsSection):
 
 
 _Verb = Literal["ask", "generate", "search"]
-_Verbs = Annotated[tuple[_Verb, ...], BeforeValidator(partial(_split, separator=","))]
+_Verbs = Annotated[tuple[_Verb, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
 class LogSettings(SettingsSection):
@@ -293,8 +296,10 @@ class CollectionSettings(SettingsSection):
     timeout_seconds: float = setting(10.0, "Time limit of one request to the server.", (1.0, 600.0))
 
 
-class Settings(SettingsSection):
+class Settings(BaseSettings):
     """``IDX_*``: where things are, the embedding model, and the v2 pipeline."""
+
+    model_config = read_environment(PREFIX)
 
     home: Path = Field(
         default_factory=default_home, description="Folder of the store and its indexes."

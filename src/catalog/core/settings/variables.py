@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from difflib import get_close_matches
-from functools import cache, partial, reduce
-from typing import Annotated, Any, TypeGuard
+from functools import cache, partial
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_settings import SettingsConfigDict
 
 from catalog.core.errors import ConfigError
 
+V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
@@ -20,14 +22,17 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class SettingsSection(BaseModel):
     """Settings of one section: no unknown names, and errors without values."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def read_environment(prefix: str) -> SettingsConfigDict:
+    """Return the configuration of settings whose variables have a prefix."""
+    return SettingsConfigDict(
+        env_prefix=prefix,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        **SettingsSection.model_config,  # type: ignore[typeddict-item]
     )
-
-
-def is_section(kind: Any) -> TypeGuard[type[BaseModel]]:
-    """Return whether a setting's type is a section of settings."""
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def setting(
@@ -52,39 +57,29 @@ def _sendable(key: str | None) -> str | None:
 ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
-def read_environment(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the settings that variables give, nested like TOML; an empty variable is unset.
-
-    Raises :class:`ConfigError` for a variable whose name resembles a setting's, or extends one.
-    """
-    known, values = _variables(PREFIX, model), dict[str, Any]()
+def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
+    """Raise an error for a variable whose name resembles a setting's, or extends one."""
+    known = _known_variables(prefix, model)
     sections = {name.rpartition("__")[0] for name in known} - {""}
     ours = (CONFIG, *(f"{name}_" for name in sections), *(f"{name}__" for name in known))
-    for variable, text in os.environ.items():
+    for variable in os.environ:
         name = variable.upper()
         if name in known or name == CONFIG:
-            if variable != name:
+            if variable != name:  # pydantic would read it, other parts would not
                 raise ConfigError(f"{variable} must be in capitals: {name}")
-            if text and name in known:
-                *path, last = known[name]
-                reduce(lambda inner, one: inner.setdefault(one, {}), path, values)[last] = text
-        elif variable.startswith(PREFIX):
+        elif variable.startswith(prefix):
             near = get_close_matches(name, sorted(known), 1, _LIKE)
-            if near or name in sections or name.startswith(ours):
+            if near or name.startswith(ours):
                 meant = f"did you mean {near[0]}? " if near else ""
                 raise ConfigError(
                     f"{variable} is not a setting; {meant}unset it; catalog config lists all"
                 )
-    return values
 
 
 @cache
-def _variables(prefix: str, model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """Return the name of each setting and of the sections that it is in, by its variable."""
-    paths: dict[str, tuple[str, ...]] = {}
+def _known_variables(prefix: str, model: type[BaseModel]) -> frozenset[str]:
+    names = {f"{prefix}{name.upper()}" for name in model.model_fields}
     for name, field in model.model_fields.items():
-        inner: dict[str, tuple[str, ...]] = {"": ()}
-        if is_section(field.annotation):
-            inner = _variables("__", field.annotation)
-        paths |= {f"{prefix}{name.upper()}{rest}": (name, *path) for rest, path in inner.items()}
-    return paths
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names |= _known_variables(f"{prefix}{name.upper()}__", field.annotation)
+    return frozenset(names)
