@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def first_build(home: Path, vault: Path) -> Built:
 
 def chunk_rows(built: Built, again: Held) -> Iterator[Row]:
     """11.1, but for the two checks that need files of their own."""
-    files, sizes = built.stats.answer["files"], built.stats.answer["sizes"]
+    files, rag = built.stats.answer["files"], load_settings(preset=PRESET).settings.rag_v2
     yield Row.of(
         "chunk coverage",
         share(files["indexed"], files["listed"]),
@@ -69,17 +70,20 @@ def chunk_rows(built: Built, again: Held) -> Iterator[Row]:
         f"{built.after.documents} documents, {len(built.after.chunks)} chunks: "
         + ", ".join(f"{n} {name}" for name, n in built.stats.answer["modalities"].items()),
     )
-    modalities = built.stats.answer["modalities"]
-    text = sum(modalities.get(name, 0) for name in ("text", "ocr", "image_caption"))
-    text -= sizes["uncounted"]
-    inside = round(sizes["in_band"] * (text - sizes["short"]))
+    low, high = rag.chunk_min_size, rag.chunk_size
+    whole: Counter[int] = Counter()
+    for document, tokens in built.after.prose:
+        whole[document] += tokens
+    long = [tokens for document, tokens in built.after.prose if whole[document] >= low]
+    inside = sum(low <= tokens <= high for tokens in long)
+    text, short = len(built.after.prose), len(built.after.prose) - len(long)
     yield Row.of(
-        f"chunk size {sizes['low']}–{sizes['high']} tokens",
-        share(inside, text - sizes["short"]),
+        f"chunk size {low}–{high} tokens",
+        share(inside, len(long)),
         ">= 90 %",
-        sizes["in_band"] >= 0.9,
-        f"in the model's tokens; left out are {sizes['short']} chunks of documents that are "
-        f"shorter than {sizes['low']} altogether (of all text chunks {inside / text:.1%} are in)",
+        inside >= 0.9 * len(long),
+        f"in the model's tokens; left out are {short} chunks of documents that are shorter than "
+        f"{low} altogether (of all text chunks {inside / text:.1%} are in)",
     )
     yield Row.of(
         "determinism",

@@ -69,6 +69,7 @@ class Held:
     full_text: frozenset[int]
     windows: tuple[tuple[int, bytes | None], ...]
     document_vectors: int
+    prose: tuple[tuple[int, int], ...]  # row number of the document, and size, of each text chunk
 
     @property
     def ids(self) -> list[str]:
@@ -103,4 +104,11 @@ def held(library: Library) -> Held:
             document_vectors=ask(
                 "SELECT count(*) FROM embeddings WHERE side = 'document'"
             ).scalar_one(),
+            prose=tuple(
+                (document, tokens)
+                for document, tokens in ask(
+                    "SELECT document_id, tokens FROM chunks "
+                    "WHERE modality IN ('text', 'ocr', 'image_caption')"
+                )
+            ),
         )

@@ -226,12 +226,6 @@ def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, fol
     assert Indexer(second).update("docs", apply_settings=True).updated == 3
 
 
-def test_sizes_are_held_against_the_datasets_own_band(opened, folder):
-    Indexer(opened(chunk_size=100, chunk_min_size=40)).build(folder, "docs")
-    stats = Indexer(opened(chunk_size=60)).stats("docs")
-    assert (stats.sizes.low, stats.sizes.high) == (40, 100)
-
-
 def test_a_preview_lists_the_changes_of_an_update_and_changes_no_byte(opened, folder, tmp_path):
     (folder / "empty.md").write_text("")
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")

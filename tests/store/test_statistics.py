@@ -8,7 +8,7 @@ from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.store import Database, manifest
 from catalog.store.manifest import ManifestEntry, count_files
 from catalog.store.publish import NewChunk, NewRevision, ensure_dataset, publish_all
-from catalog.store.statistics import count_modalities, database_bytes, measure_chunk_sizes
+from catalog.store.statistics import count_modalities, database_bytes
 
 pytestmark = pytest.mark.both_stores
 
@@ -35,22 +35,6 @@ def add(connection, path, sizes, modality="text", file=None):
 def note(connection, file, reason=None):
     entry = ManifestEntry(file, 1, 1, "", "done" if reason is None else "failed", reason, 0.0)
     manifest.record(connection, "notes", entry)
-
-
-def test_sizes_are_held_against_the_band_and_short_documents_counted_apart(connection):
-    add(connection, "long.md", [299, 300, 800, 801])
-    add(connection, "longer.md", [100, 250])  # 350 in all: two passages that could be one
-    add(connection, "short.md", [120])
-    add(connection, "talk.srt", [40, 40], "video_transcript")
-    sizes = measure_chunk_sizes(connection, "notes", 300, 800)
-    assert (sizes.in_band, sizes.short, sizes.uncounted) == (2 / 6, 1, 0)
-
-
-def test_nothing_has_no_share(connection):
-    add(connection, "old.md", [0])  # as cut by a release that did not note sizes
-    sizes = measure_chunk_sizes(connection, "notes", 300, 800)
-    assert (sizes.in_band, sizes.uncounted) == (None, 1)
-    assert measure_chunk_sizes(connection, "other", 300, 800).in_band is None
 
 
 def test_modalities_are_counted_in_the_dataset_alone(connection):

@@ -76,7 +76,6 @@ class DatasetStats:
     embedded: int
     modalities: dict[str, int]
     languages: dict[str, int]
-    sizes: statistics.ChunkSizes
     windows: int
     vectors: int
     database_bytes: int
@@ -85,23 +84,19 @@ class DatasetStats:
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Count the dataset's content; raise :class:`UnknownDatasetError` for an unknown dataset."""
-    stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
+    stored = stored_dataset(library, dataset)
     languages = Counter(library.indexes.lexical(dataset).languages())
     with library.database.read() as connection:
         totals = statistics.count_totals(connection, dataset)
         made = manifest.read_dataset_settings(connection, dataset)
-        values = dict(made.values) if made else {}
-        low = values.get("chunk_min_size", rag.chunk_min_size)
-        high = values.get("chunk_size", rag.chunk_size)
         return DatasetStats(
             dataset=dataset,
             root=stored.root,
             preset=made.preset if made else None,
-            settings=values,
+            settings=dict(made.values) if made else {},
             files=manifest.count_files(connection, dataset),
             modalities=statistics.count_modalities(connection, dataset),
             languages={one or "unknown": count for one, count in languages.most_common()},
-            sizes=statistics.measure_chunk_sizes(connection, dataset, low, high),
             database_bytes=statistics.database_bytes(connection),
             updated_at=stored.updated_at,
             **asdict(totals),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 _SHOWN = 3  # problems in the database
-_PROSE = ("text", "ocr", "image_caption")
 _COUNT = func.count()
 
 
@@ -109,39 +108,6 @@ def count_modalities(
     query = select(kind, _COUNT).where(chunks.c.dataset == dataset, is_allowed)
     rows = connection.execute(query.group_by(kind).order_by(kind))
     return {row[0]: row[1] for row in rows}
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSizes:
-    """The sizes of a dataset's text passages (no transcripts, no frames), in the model's tokens.
-
-    ``in_band`` is the share of passages with ``low`` to ``high`` tokens, ``None`` without passages.
-    It leaves out documents that are shorter than ``low`` as a whole; ``short`` counts their
-    passages. ``uncounted`` passages have no recorded size.
-    """
-
-    low: int
-    high: int
-    in_band: float | None
-    short: int
-    uncounted: int
-
-
-def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
-    """Compare the sizes of the dataset's text passages with the band."""
-    prose = (chunks.c.dataset == dataset) & chunks.c.modality.in_(_PROSE)
-    size = chunks.c.tokens
-    rows = connection.execute(select(size, _COUNT).where(prose).group_by(size))
-    counts: dict[int | None, int] = {row[0]: row[1] for row in rows}
-    uncounted = counts.pop(None, 0)
-    of_each = select(_COUNT.label("chunks"), func.sum(size).label("tokens")).where(prose)
-    table = of_each.group_by(chunks.c.document_id).subquery()
-    query = select(func.sum(table.c.chunks)).where(table.c.tokens < low)
-    short = int(connection.scalar(query) or 0)  # Postgres gives sums as decimals
-    inside = sum(count for tokens, count in counts.items() if tokens and low <= tokens <= high)
-    others = sum(counts.values()) - short
-    in_band = inside / others if others > 0 else None
-    return ChunkSizes(low, high, in_band, short, uncounted)
 
 
 def database_bytes(connection: Connection) -> int:

@@ -302,10 +302,10 @@ class TerminalProgress:
 
 
 def stats_lines(stats: DatasetStats) -> Iterator[str]:
-    """Yield the counts, why files are missing, and how many passages have their size."""
+    """Yield the counts, and why files are missing."""
     from catalog.interfaces.terminal import describe_origin
 
-    files, sizes = stats.files, stats.sizes
+    files = stats.files
     share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
     yield f"{'files':15} {files.indexed} of {files.listed} indexed{share}"
     for reasons, outcome in ((files.reasons, "not"), (files.partly, "not wholly, or not as it is")):
@@ -327,8 +327,3 @@ def stats_lines(stats: DatasetStats) -> Iterator[str]:
         ("made with", describe_origin(stats.preset, stats.settings)),
     ):
         yield f"{name:15} {value}"
-    if sizes.in_band is not None:
-        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
-        yield f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}"
-    if sizes.uncounted:
-        yield f"{'':15} {sizes.uncounted} were not counted when they were cut"
