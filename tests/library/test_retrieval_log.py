@@ -16,7 +16,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.flat import Vectors
-from catalog.store.vectors.qdrant import QdrantServer
+from catalog.store.vectors.qdrant import QdrantServer, open_client
 from embedding_server import running_server, status
 from fakes import WordEncoder
 
@@ -112,7 +112,7 @@ def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):
             raise httpx.ConnectError("refused: key=secret")
         return "there"
 
-    server = QdrantServer(None, "http://somewhere", sleep=lambda _: None)
+    server = QdrantServer(open_client("http://somewhere", None, 5), sleep=lambda _: None)
     assert server.call(away_once) == "there"
     (line,) = lines(service)
     assert line[:3] == ("-", "retried", "qdrant")

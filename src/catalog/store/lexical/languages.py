@@ -42,11 +42,12 @@ SCRIPTS = re.compile(
     "|(?P<arabic>[\u0600-\u06ff\u0750-\u077f]+)|(?P<armenian>[\u0531-\u058f]+)"
     "|(?P<hindi>[\u0900-\u097f]+)|(?P<tamil>[\u0b80-\u0bff]+)"
 )
-_UNSTEMMED = (
-    "(?P<japanese>[\u3040-\u30ff]+)|(?P<chinese>[\u3400-\u4dbf\u4e00-\u9fff]+)"
+_LETTERS = (  # compiled when needed: that takes milliseconds
+    f"{SCRIPTS.pattern}|(?P<japanese>[\u3040-\u30ff]+)|(?P<chinese>[\u3400-\u4dbf\u4e00-\u9fff]+)"
     "|(?P<korean>[\uac00-\ud7af]+)|(?P<thai>[\u0e00-\u0e7f]+)|(?P<hebrew>[\u0590-\u05ff]+)"
 )
 _NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0460-\u052f]")
+_NOT_LATIN = "[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]+")
 _MOST_SPACES = 8  # a text in non-Latin letters has at most this many characters for each letter
 # Index files store positions in this list: append, never insert.
@@ -73,39 +74,10 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     Latin letters go by their distinct function words; a word of several languages counts for each
     in equal parts. Takes time linear in the text.
     """
-    return language_of_letters(text) or _language_of_words(set(words))
-
-
-@cache  # large classes take milliseconds to compile, which a command may not need
-def _letters() -> re.Pattern[str]:
-    return re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
-
-
-@cache
-def _not_latin() -> re.Pattern[str]:
-    return re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
-
-
-def language_of_letters(text: str) -> str | None:
-    """Return the language of most of a text's letters, ``None`` if they are Latin."""
-    if text.isascii() or len("".join(_not_latin().findall(text))) * _MOST_SPACES < len(text):
-        return None
-    letters: defaultdict[str, float] = defaultdict(float)
-    for run in _letters().finditer(text):
-        name = run.lastgroup or ""
-        letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
-    kana, han = letters["japanese"], letters["chinese"]
-    if kana > _LEAST_KANA * (kana + han):
-        letters |= {"japanese": kana + han, "chinese": 0}
-    language, most = max(letters.items(), key=itemgetter(1))
-    if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
-        language = "cyrillic"  # not Russian, so that no model is taken to know it
-    return language if most > sum(map(len, _LATIN.findall(text))) else None
-
-
-def _language_of_words(words: set[str]) -> str | None:
-    profiles, of_english = _profiles()
-    common = words & profiles.keys()
+    if language := language_of_letters(text):
+        return language
+    said, (profiles, of_english) = set(words), _profiles()
+    common = said & profiles.keys()
     english = len(common & of_english)
     if english >= _SURELY and english >= _SURELY * (len(common) - english):
         return "english"  # a shortcut with the same result: most texts are English
@@ -115,9 +87,26 @@ def _language_of_words(words: set[str]) -> str | None:
             scores[language] += 1 / len(profiles[word])
     first = max(scores, key=scores.__getitem__, default="")
     score = scores.pop(first, 0.0)
-    is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len(words))
+    is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len(said))
     is_clear = score >= _LEAST_LEAD * max(scores.values(), default=0.0)
     return first if is_enough and is_clear else None
+
+
+def language_of_letters(text: str) -> str | None:
+    """Return the language of most of a text's letters, ``None`` if they are Latin."""
+    if text.isascii() or len("".join(re.findall(_NOT_LATIN, text))) * _MOST_SPACES < len(text):
+        return None
+    letters: defaultdict[str, float] = defaultdict(float)
+    for run in re.finditer(_LETTERS, text):
+        name = run.lastgroup or ""
+        letters[name] += len(run.group()) * (_LETTERS_OF_DENSE if name in _DENSE else 1)
+    kana, han = letters["japanese"], letters["chinese"]
+    if kana > _LEAST_KANA * (kana + han):
+        letters |= {"japanese": kana + han, "chinese": 0}
+    language, most = max(letters.items(), key=itemgetter(1))
+    if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
+        language = "cyrillic"  # not Russian, so that no model is taken to know it
+    return language if most > sum(map(len, _LATIN.findall(text))) else None
 
 
 @cache
@@ -136,15 +125,9 @@ def _profiles() -> tuple[dict[str, list[str]], frozenset[str]]:
 @cache
 def stop_words(language: str) -> frozenset[str]:
     """Return the lower-case stop words of a language; empty if there is no list for it."""
-    words = frozenset(_stop_word_lists().get(language, "").split())
-    return words | set(_ENGLISH_QUESTION_WORDS.split()) if language == "english" else words
-
-
-@cache
-def _stop_word_lists() -> dict[str, str]:
-    text = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
-    sections = (section.partition("]") for section in text.split("\n[")[1:])
-    return {language: words for language, _, words in sections}
+    listed = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
+    words = listed.partition(f"\n[{language}]")[2].partition("\n[")[0].split()
+    return frozenset(words + _ENGLISH_QUESTION_WORDS.split() * (language == "english"))
 
 
 @dataclass(frozen=True, slots=True)

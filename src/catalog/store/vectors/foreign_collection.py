@@ -111,11 +111,11 @@ class ForeignCollection:
     def read_shape(self) -> CollectionShape:
         """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
         client, place = self.server.client, f"the collection {self.name!r} at {self.server.address}"
-        if not self.server.ask(client.collection_exists, self.name):
-            there = self.server.ask(client.get_collections).collections
+        if not self.server.call(client.collection_exists, self.name):
+            there = self.server.call(client.get_collections).collections
             listed = _list([collection.name for collection in there]) or "none"
             raise ConfigError(f"{place} does not exist; collections: {listed}")
-        info = self.server.ask(client.get_collection, self.name)
+        info = self.server.call(client.get_collection, self.name)
         given: Any = info.config.params.vectors
         vectors = {None: given} if isinstance(given, models.VectorParams) else dict(given or {})
         name = next(iter(vectors)) if self._vector is None and len(vectors) == 1 else self._vector
@@ -137,7 +137,7 @@ class ForeignCollection:
 
     def count(self) -> int:
         """Return the number of points."""
-        return self.server.ask(self.server.client.count, self.name, exact=True).count
+        return self.server.call(self.server.client.count, self.name, exact=True).count
 
     def nearest(
         self,
@@ -161,7 +161,7 @@ class ForeignCollection:
 
     def _query(self, shape: CollectionShape, limit: int, **how: Any) -> list[ForeignPoint]:
         query, found = self.server.client.query_points, list[ForeignPoint]()
-        for point in self.server.ask(query, self.name, limit=limit, **how).points:
+        for point in self.server.call(query, self.name, limit=limit, **how).points:
             vector: Any = point.vector
             if isinstance(vector, dict):
                 vector = vector.get(shape.vector)

@@ -11,9 +11,11 @@ import random
 import re
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import cached_property, partial
+from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -28,7 +30,6 @@ from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError
 from catalog.core.ids import sha1_hex
 from catalog.core.retrieval_events import holding, tell_retry
 from catalog.store.database import EngineSetup
-from catalog.store.restriction import Stamp
 from catalog.store.vectors.base import Vector
 from catalog.store.vectors.points import DOC, Point, PointEngine
 
@@ -37,83 +38,70 @@ T = TypeVar("T")
 NOTE = "catalog"  # the key of our record in a collection's metadata
 _PAGE = 10_000  # ids read at a time
 _SENT = 256  # points in one request
-PAYLOAD_INDEXES: list[dict[str, Any]] = [
-    {"field_name": field, "field_schema": models.PayloadSchemaType(kind)}
-    for kind, fields in {"keyword": (DOC, "source_url"), "text": ("title", "section")}.items()
-    for field in fields
-]
+_INDEXES = {DOC: "keyword", "source_url": "keyword", "title": "text", "section": "text"}
 ATTEMPTS = 4
 LONGEST_PAUSE = 30.0  # seconds, even if the server asks for more
 PATIENCE = 5.0  # seconds after which a search does not retry
 REST = 5.0  # seconds without calls after a search failed
-SECONDS = 30.0  # default time limit of a request
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValidationError)
 _AWAY = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError)
-_is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
+_is_patient: ContextVar[bool] = ContextVar("is_patient", default=False)  # not in a search
 
 
 class QdrantServer:
     """A client that retries calls while the server is away.
 
-    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times, with growing random pauses or
+    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times, with growing random pauses and
     those that the server asks for. After that :class:`EngineUnreachableError` is raised. A request
-    that the server refuses raises :class:`EngineError`. Both errors name ``address``. A complete
-    reply must arrive within ``seconds`` if somebody waits (:meth:`ask`), otherwise within
-    :data:`WHOLE` times as long; the client's own time limit is for each piece.
+    that the server refuses raises :class:`EngineError`. Both errors name ``address``.
+
+    A search gives up soon: a complete reply must arrive within ``seconds`` (the client's own time
+    limit is for each piece), there are no retries after :data:`PATIENCE` seconds, and none of its
+    calls for :data:`REST` seconds after one failed, so that the other leg answers without delay.
     """
 
     def __init__(
         self,
         client: QdrantClient,
-        address: str | None = None,
         *,
-        seconds: float = SECONDS,
+        seconds: float = 30.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.client, self.address = client, address or address_of(client)
+        self.client, self.address = client, address_of(client)
         self._seconds, self._sleep, self._calls = seconds, sleep, BoundedCalls(_ABANDONED)
         self._failure: tuple[float, EngineUnreachableError] | None = None
 
-    def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return the function's result like :meth:`call`, but give up soon: somebody is waiting.
-
-        There are no retries after :data:`PATIENCE` seconds. After a failed call there are no calls
-        at all for :data:`REST` seconds, so that the other leg answers without delay.
-        """
-        with holding(_is_hurried, True):
-            return self.call(function, *args, **kwargs)
-
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return the function's result, with retries."""
-        is_hurried, failure, started = _is_hurried.get(), self._failure, time.monotonic()
-        if is_hurried and failure is not None and started < failure[0] + REST:
+        is_patient, failure, started = _is_patient.get(), self._failure, time.monotonic()
+        if not is_patient and failure is not None and started < failure[0] + REST:
             message = f"{failure[1]} (trying again in a few seconds)"
             raise EngineUnreachableError(message) from failure[1]
-        seconds, attempt = self._seconds * (1 if is_hurried else WHOLE), 0
-        while True:
-            attempt += 1
+        seconds, last = self._seconds * (WHOLE if is_patient else 1), started + PATIENCE
+        for attempt in count(1):
             try:
                 answer = self._calls.call(partial(function, *args, **kwargs), seconds)
             except (*_AWAY, *_UNREADABLE) as error:
-                reason, is_away = _judge(error)
+                reason, asked = _judge(error)
                 message = f"Qdrant at {self.address} failed: {reason}"
-                if not is_away:
+                if asked is None:
                     raise EngineError(message) from error
-                pause = _pause(error, attempt)
-                is_late = is_hurried and time.monotonic() + pause > started + PATIENCE
-                if attempt == ATTEMPTS or is_late:
+                backoff = random.uniform(0, 0.2 * 2**attempt)  # noqa: S311  (no secret)
+                pause = min(LONGEST_PAUSE, asked + backoff)
+                if attempt == ATTEMPTS or not (is_patient or time.monotonic() + pause <= last):
                     self._failure = time.monotonic(), EngineUnreachableError(message)
                     raise self._failure[1] from error
                 tell_retry("qdrant", attempt, error, pause)
                 self._sleep(pause)
             else:
-                self._failure = None
-                return answer
+                break
+        self._failure = None
+        return answer
 
 
-def _judge(error: BaseException) -> tuple[str, bool]:
-    """Return why a call failed, and whether it may succeed later.
+def _judge(error: Any) -> tuple[str, float | None]:
+    """Return why a call failed, and the pause that the server asks for, ``None`` if it is final.
 
     Of a reply only the status is told, because a body may repeat documents, and of a request that
     cannot be sent nothing, because the client's message may contain the key.
@@ -123,22 +111,16 @@ def _judge(error: BaseException) -> tuple[str, bool]:
         code = error.status_code or 0
         keys = "; its key is IDX_COLLECTION__API_KEY for a collection that other software filled, "
         advice = f"{keys}else IDX_RAG_V2__QDRANT_API_KEY" if code in (401, 403) else ""
-        return f"{code} {error.reason_phrase}{advice}", code in (0, 429) or code >= 500
+        asked = read_retry_after(error.headers.get("Retry-After")) or 0.0
+        is_away = code == 429 or code >= 500
+        return f"{code} {error.reason_phrase}{advice}", asked if is_away else None
     if isinstance(error, QdrantException):
-        return "429 Too Many Requests", True
+        return "429 Too Many Requests", getattr(error, "retry_after_s", 0.0)
     if isinstance(source, _UNREADABLE):
-        return "the answer is not a Qdrant server's", False
+        return "the answer is not a Qdrant server's", None
     if isinstance(source, httpx.LocalProtocolError):
-        return "the request cannot be sent: check address and key", False
-    return str(error) or type(error).__name__, isinstance(error, _AWAY)
-
-
-def _pause(error: BaseException, attempt: int) -> float:
-    """Return the seconds until the next attempt: the server's wish plus a random time."""
-    headers = getattr(error, "headers", None) or {}
-    asked = getattr(error, "retry_after_s", None) or read_retry_after(headers.get("Retry-After"))
-    backoff = random.uniform(0, min(5.0, 0.2 * 2**attempt))  # noqa: S311  (no secret)
-    return min(LONGEST_PAUSE, (asked or 0.0) + backoff)
+        return "the request cannot be sent: check address and key", None
+    return str(error) or type(error).__name__, 0.0
 
 
 def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
@@ -146,23 +128,24 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
 
     Raises :class:`ConfigError` for an invalid address.
     """
-    how: dict[str, Any] = {"timeout": max(1, round(timeout)), "check_compatibility": False}
+    seconds = max(1, round(timeout))
     try:
         with warnings.catch_warnings(action="ignore"):  # about a key without TLS
-            return QdrantClient(url=url, api_key=api_key, **how)
+            return QdrantClient(
+                url=url, api_key=api_key, timeout=seconds, check_compatibility=False
+            )
     except (ValueError, AssertionError) as error:  # their text may hold user and password
-        raise ConfigError(
-            "the address of the Qdrant server is not of the form http://host:6333"
-        ) from error
+        message = "the address of the Qdrant server is not of the form http://host:6333"
+        raise ConfigError(message) from error
 
 
 def describe_server(url: str, api_key: str | None, timeout: float) -> str:
     """Describe a server that answers: address, release and response time; raise if it fails."""
     server = QdrantServer(open_client(url, api_key, timeout), seconds=timeout)
     try:
-        release = server.ask(server.client.info).version
+        release = server.call(server.client.info).version
         started = time.perf_counter()
-        server.ask(server.client.get_collections)  # which needs the key
+        server.call(server.client.get_collections)  # which needs the key
         took = (time.perf_counter() - started) * 1000
     finally:
         server.client.close()
@@ -199,27 +182,23 @@ class QdrantServerEngine(PointEngine):
         super().__init__(setup)
         self._given = client
         self.collection = collection_name(setup.rag.qdrant.collection_prefix, setup.dataset)
-        self._server: QdrantServer | None = None
 
-    @property
+    @cached_property
     def server(self) -> QdrantServer:
         """The server; nothing is sent yet."""
-        if self._server is None:
-            seconds, key = self._rag.qdrant.timeout_seconds, self._rag.qdrant_api_key
-            client = self._given or open_client(self._rag.qdrant_url or "", key, seconds)
-            self._server = QdrantServer(client, seconds=seconds, sleep=self.sleep)
-        return self._server
+        seconds, key = self._rag.qdrant.timeout_seconds, self._rag.qdrant_api_key
+        client = self._given or open_client(self._rag.qdrant_url or "", key, seconds)
+        return QdrantServer(client, seconds=seconds, sleep=self.sleep)
 
-    def follow(self, stamp: Stamp) -> str | None:
-        """Bring the points up to date, but give up soon: a search is waiting."""
-        with holding(_is_hurried, True):
-            return super().follow(stamp)
+    @contextmanager
+    def lock(self, *, wait: bool) -> Iterator[None]:
+        """Take the lock; who waits for it also waits for the server."""
+        with holding(_is_patient, wait), super().lock(wait=wait):
+            yield
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the client with our collection."""
-        return self.server.call(
-            getattr(self.server.client, method), self.collection, *args, **kwargs
-        )
+        function = getattr(self.server.client, method)
+        return self.server.call(function, self.collection, *args, **kwargs)
 
     def _open(self, *, anew: bool) -> dict[str, Any]:
         if not self._call("collection_exists"):
@@ -244,8 +223,8 @@ class QdrantServerEngine(PointEngine):
         except EngineError as error:
             if getattr(error.__cause__, "status_code", 0) != 409:  # made, but the answer was lost
                 raise
-        for index in PAYLOAD_INDEXES:
-            self._call("create_payload_index", wait=True, **index)
+        for field, kind in _INDEXES.items():
+            self._call("create_payload_index", field, models.PayloadSchemaType(kind), wait=True)
 
     def _write(self, record: dict[str, Any]) -> None:
         self._call("update_collection", metadata={NOTE: record})
@@ -259,12 +238,12 @@ class QdrantServerEngine(PointEngine):
                 return found
 
     def _add(self, points: Sequence[Point]) -> None:
-        rows = [
-            models.PointStruct(id=one.id, vector=one.vector.tolist(), payload=one.payload)
-            for one in points
-        ]
-        for start in range(0, len(rows), _SENT):
-            self._call("upsert", rows[start : start + _SENT], wait=True)
+        for start in range(0, len(points), _SENT):
+            some = points[start : start + _SENT]
+            rows = [
+                models.PointStruct(id=at, vector=of.tolist(), payload=it) for at, of, it in some
+            ]
+            self._call("upsert", rows, wait=True)
 
     def _remove(self, ids: list[int]) -> None:
         self._call("delete", models.PointIdsList(points=[*ids]), wait=True)
@@ -272,8 +251,7 @@ class QdrantServerEngine(PointEngine):
     def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
         some = ids and models.Filter(must=[models.HasIdCondition(has_id=[*ids])])
         how = {"query": vector.tolist(), "query_filter": some, "with_payload": False}
-        with holding(_is_hurried, True):
-            points = self._call("query_points", limit=limit, **how).points
+        points = self._call("query_points", limit=limit, **how).points
         return [(int(point.id), point.score) for point in points]
 
     def _drop(self) -> None:
@@ -283,6 +261,6 @@ class QdrantServerEngine(PointEngine):
     def close(self) -> None:
         """Close the client unless it was given; the next search opens another one."""
         super().close()
-        if self._server is not None and self._given is None:
-            self._server.client.close()
-            self._server = None
+        if self._given is None and "server" in vars(self):
+            self.server.client.close()
+            del self.server
