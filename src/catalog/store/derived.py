@@ -28,7 +28,7 @@ from catalog.core.errors import EngineError
 from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.restriction import Stamp, read_stamp
-from catalog.store.schema import KEPT_STAMPS, chunks
+from catalog.store.schema import chunks
 
 Array = npt.NDArray[Any]
 Seqs = npt.NDArray[np.int64]
@@ -104,7 +104,6 @@ class Following(ABC, Generic[State]):
         if held is None and len(state) >= WORTH_SAVING:
             with suppress(OSError):  # optional: it only saves the next process the work
                 self._write(state)
-                self._forget_removed()
         return state
 
     def save(self) -> State:
@@ -114,16 +113,12 @@ class Following(ABC, Generic[State]):
         """
         with self.database.read() as connection:
             self.held = state = self.compact(self.at(connection))
-            is_of_snapshot = KEPT_STAMPS in connection.get_execution_options()
         is_saved = self._on_disk == (self._identity(), self._word(state.stamp))
         if state.stamp != NO_DATASET and (not is_saved or self.is_damaged()):
             try:
                 self._write(state)
             except OSError as error:
                 raise EngineError(f"cannot write the index {self.file.parent}: {error}") from error
-            if is_of_snapshot:
-                with suppress(OSError):
-                    self._forget_removed()
         return state
 
     def load(self) -> State | None:
@@ -173,7 +168,7 @@ class Following(ABC, Generic[State]):
         return None
 
     def _write(self, state: State) -> None:
-        """Replace the file; remove drafts that killed processes left."""
+        """Replace the file; remove drafts of killed processes, and all of a removed dataset."""
         about = np.array(json.dumps({"made_by": self._made_by, "stamp": state.stamp}))
         make_folder(folder := self.file.parent)
         draft = folder / f"{uuid.uuid4().hex}.new"
@@ -186,15 +181,11 @@ class Following(ABC, Generic[State]):
         finally:
             draft.unlink(missing_ok=True)
         self._on_disk = self._identity(), self._word(state.stamp)
-        with suppress(OSError):
+        with self.database.read(latest=True) as connection, suppress(OSError):
             for left in folder.glob("*.new"):
                 if time.time() - left.stat().st_mtime > _ABANDONED:
                     left.unlink()
-
-    def _forget_removed(self) -> None:
-        """Remove the file of a dataset that was removed while a search wrote it."""
-        with self.database.read(latest=True) as connection:
-            if read_stamp(connection, self.dataset) is None:
+            if read_stamp(connection, self.dataset) is None:  # removed while this was written
                 self.file.unlink()
-                self.file.parent.rmdir()
-                self.file.parent.parent.rmdir()
+                folder.rmdir()
+                folder.parent.rmdir()

@@ -106,7 +106,7 @@ def build_part(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
         count_of.extend([min(count, MAX_COUNT) for count in counted.values()])
     about = np.array(seqs, np.int64), np.array(lengths, np.int32), np.array(languages, np.uint8)
     postings = np.array(token_of, np.int32), np.array(rows, np.int32), np.array(count_of, np.uint16)
-    return _sorted(*about, [token.encode() for token in numbers], *postings)
+    return _sorted([token.encode() for token in numbers], about, postings)
 
 
 def merge_parts(parts: Sequence[Part]) -> Part:
@@ -122,20 +122,13 @@ def merge_parts(parts: Sequence[Part]) -> Part:
         first += int(live.sum())
         about = (part.seqs[live], part.lengths[live], part.languages[live])
         columns.append((*about, token_of[kept], row_of, part.counts[kept]))
-    seqs, lengths, languages, *postings = map(np.concatenate, zip(*columns, strict=True))
-    return _sorted(seqs, lengths, languages, list(numbers), *postings)
+    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    return _sorted(list(numbers), joined[:3], joined[3:])
 
 
-def _sorted(
-    seqs: Seqs,
-    lengths: Array,
-    languages: Array,
-    written: Sequence[bytes],
-    token_of: Array,
-    rows: Array,
-    counts: Array,
-) -> Part:
+def _sorted(written: Sequence[bytes], about: Sequence[Array], postings: Sequence[Array]) -> Part:
     """Sort postings by token, rows ascending, and drop tokens without any."""
+    (seqs, lengths, languages), (token_of, rows, counts) = about, postings
     used = np.bincount(token_of, minlength=len(written))
     order = sorted(np.flatnonzero(used).tolist(), key=written.__getitem__)
     place = np.zeros(len(written), dtype=np.int32)
@@ -162,10 +155,8 @@ class Words:
 
     def __init__(self, stamp: Stamp, parts: Sequence[Part]) -> None:
         self.stamp, self.parts = stamp, parts or [build_part(())]
-        self.seqs, self._live, lengths, languages = (
-            np.concatenate(columns)
-            for columns in zip(*(part[:4] for part in self.parts), strict=True)
-        )
+        columns = zip(*(part[:4] for part in self.parts), strict=True)
+        self.seqs, self._live, lengths, languages = map(np.concatenate, columns)
         self._firsts = np.cumsum([0, *(len(part.seqs) for part in self.parts)]).tolist()
         self._size = int(self._live.sum())
         total = int(lengths[self._live].sum())
@@ -195,12 +186,9 @@ class Words:
     def has(self, token: str, seqs: Seqs) -> Mask:
         """Return which of these passages have a token, without reading any text."""
         at = np.searchsorted(self.seqs, seqs, sorter=self._order).clip(max=len(self.seqs) - 1)
-        wanted, rows = self._order[at], self.find(token)[0]
-        is_here = self.seqs[wanted] == seqs
-        if len(rows) == 0:
-            return np.zeros(len(seqs), dtype=np.bool_)
-        places = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
-        return np.asarray(is_here & (rows[places] == wanted))
+        wanted, has_it = self._order[at], np.zeros(len(self.seqs), dtype=np.bool_)
+        has_it[self.find(token)[0]] = True
+        return np.asarray((self.seqs[wanted] == seqs) & has_it[wanted])
 
     def count(self, terms: Sequence[Term]) -> int:
         """Return the number of passages with the first of the terms that any passage has."""
@@ -255,9 +243,8 @@ class Words:
     def _read(self, token: str) -> Postings:
         each = [part.find(token) for part in self.parts]
         counts = np.concatenate([counts for _, counts in each])
-        rows = np.concatenate(
-            [rows + np.int32(first) for (rows, _), first in zip(each, self._firsts, strict=False)]
-        )
+        moved = (of[0] + np.int32(first) for of, first in zip(each, self._firsts, strict=False))
+        rows = np.concatenate([*moved])
         is_live = self._live[rows]
         return rows[is_live], counts[is_live]
 
@@ -285,12 +272,9 @@ def _join_alternatives(found: Mapping[str, Postings]) -> Postings:
     A name in one word counts double beside its split form (``rtx 4090``), whose parts may be far
     apart in a passage.
     """
-    is_split = any(" " in token for token in found)
+    of_one = 1.0 + any(" " in token for token in found)
     rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in found.values())])
-    weighted = (
-        counts * (2.0 if is_split and " " not in token else 1.0)
-        for token, (_, counts) in found.items()
-    )
+    weighted = (of[1] * (1.0 if " " in token else of_one) for token, of in found.items())
     counts = np.concatenate([np.empty(0), *weighted])
     if len(found) <= 1:
         return rows, counts
@@ -330,10 +314,9 @@ class WordIndex(Following[Words]):
         return {f"{n}.{name}": values for n, part in numbered for name, values in part.items()}
 
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Words:
-        parts = list[Part]()
-        while f"{len(parts)}.seqs" in arrays:
-            parts.append(Part(*(arrays[f"{len(parts)}.{name}"] for name in Part._fields)))
-        return Words(stamp, parts)
+        numbers = range(len(arrays) // len(Part._fields))
+        named = ((arrays[f"{n}.{name}"] for name in Part._fields) for n in numbers)
+        return Words(stamp, [Part(*columns) for columns in named])
 
     def _analyse(
         self, connection: Connection, seqs: Seqs
@@ -360,6 +343,10 @@ def _language_of(connection: Connection, document: int) -> str | None:
     return detect_language(text, raw_words(text))
 
 
+def _join(*states: Words) -> Words:
+    return Words(NO_DATASET, [part for one in states for part in one.parts])
+
+
 class Bm25Engine(LexicalEngine):
     """Keyword search over one dataset, or over several as one; safe to share between threads."""
 
@@ -369,18 +356,12 @@ class Bm25Engine(LexicalEngine):
         self.indexes, self._database = indexes, indexes[0].database
         names = tuple(index.dataset for index in indexes)
         self.dataset: DatasetNames = names if names[1:] else names[0]
-        self._joined: tuple[list[Words], Words] | None = None
+        self._join = lru_cache(1)(_join)
 
     def at(self, connection: Connection) -> Words:
         """Return the words in the state that ``connection`` sees."""
         states = [index.at(connection) for index in self.indexes]
-        if len(states) == 1:
-            return states[0]
-        joined = self._joined
-        if joined is None or joined[0] != states:
-            words = Words(NO_DATASET, [part for one in states for part in one.parts])
-            joined = self._joined = states, words
-        return joined[1]
+        return self._join(*states) if len(states) > 1 else states[0]
 
     def _now(self) -> Words:
         with self._database.read() as connection:
@@ -424,7 +405,7 @@ class Bm25Engine(LexicalEngine):
         return sum(index.is_damaged() for index in self.indexes)
 
     def close(self) -> None:
-        self._joined = None
+        self._join.cache_clear()
         for index in self.indexes:
             index.close()
 

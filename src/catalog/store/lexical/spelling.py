@@ -62,11 +62,9 @@ def correct_words(
     corrected, looked_up = dict[str, str](), 0
     for raw in dict.fromkeys(raws) if len(raws) <= _LONGEST_QUERY else ():
         is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
-        terms = (
-            query_terms(raw, words.languages)
-            if is_word and not analysis.UNSPACED.search(raw)
-            else ()
-        )
+        if not is_word or analysis.UNSPACED.search(raw):
+            continue
+        terms = query_terms(raw, words.languages)
         if not terms or any(len(_seqs_with(token, words, allowed)) for token in terms[0]):
             continue
         looked_up += 1
