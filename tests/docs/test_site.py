@@ -26,7 +26,8 @@ def listed(nav):
 
 
 def test_every_page_is_listed_once():
-    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    told = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace("!!python/name:", "")
+    nav = yaml.safe_load(told)["nav"]
     pages = {*PAGES, *WRITTEN}
     assert sorted(listed(nav)) == sorted(name for name in pages if not name.startswith("decisions"))
 
