@@ -26,7 +26,7 @@ def search_until(home: Path, stop: Path) -> None:
         made.append(LocalEngine(open_library(home)))
         return made[-1]
 
-    engine = NearestEngine(settings, home, KEY, make_local)
+    engine = NearestEngine(settings, KEY, make_local)
     print("ready", flush=True)
     count = 0
     while not stop.exists():

@@ -16,18 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from catalog import __version__
 from catalog.core import errors
-from catalog.core.errors import (
-    CatalogError,
-    ConfigError,
-    ServingError,
-    StoreBusyError,
-    StoreReplacedError,
-)
+from catalog.core.errors import CatalogError, ConfigError, ServingError, StoreBusyError
 from catalog.core.files import describe_os_error
 from catalog.core.ids import sha1_hex
 
@@ -121,8 +116,8 @@ def listening(
             raise ConfigError(f"cannot announce the server in {reason}") from error
         finally:
             os.umask(umask)
-        arguments = (listener, greeting, answer)
-        threading.Thread(target=_accept, args=arguments, daemon=True).start()
+        accept = partial(_accept, listener, greeting, answer)
+        threading.Thread(target=accept, daemon=True).start()
         yield
 
 
@@ -176,14 +171,14 @@ def _connect(path: Path) -> tuple[Connection, Greeting]:
 
 def encode_error(error: CatalogError) -> Message:
     """Return ``{"error": {"kind", "message", "details"}}``; details are the error's attributes."""
-    kind, message = type(error).__name__, str(error)
-    return {"error": {"kind": kind, "message": message, "details": dict(vars(error))}}
+    told = {"kind": type(error).__name__, "message": str(error), "details": dict(vars(error))}
+    return {"error": told}
 
 
 def _decode_error(told: Message) -> Exception:
     """Return the error of a message, or the one that makes the caller answer by itself."""
     kind = getattr(errors, told["kind"], None)
-    if kind is StoreReplacedError:
+    if kind is errors.StoreReplacedError:
         return ServerGoneError(told["message"])
     if not (isinstance(kind, type) and issubclass(kind, CatalogError)):
         return CatalogError(f"the server says: {told['message']}")
@@ -207,11 +202,11 @@ def ask_server(
     with connection:
         if greeting.key != key:
             raise OtherSettingsError("the server has other settings")
+        limit = greeting.seconds + _EXTRA_SECONDS if seconds is None else seconds
         message: Message = {}
         try:
             _send(connection, call)
             while not message or "write" in message:
-                limit = greeting.seconds + _EXTRA_SECONDS if seconds is None else seconds
                 if not connection.poll(limit):
                     raise TimeoutError("no answer in time")
                 told = json.loads(connection.recv_bytes())
@@ -237,14 +232,13 @@ class NearestEngine:
     def __init__(
         self,
         settings: Settings,
-        home: Path,
         key: str,
         make_local: Callable[[], LocalEngine],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timeout = settings.serve.timeout_seconds + _EXTRA_SECONDS
-        self._home, self._key = home, key
-        self._make_local, self._clock = make_local, clock
+        self._home, self._key, self._make_local = settings.home, key, make_local
+        self._clock = clock
         self._lock = threading.Lock()
         self._lost: tuple[object, float] = (None, 0.0)  # the socket of a server, and since when
         self._local: LocalEngine | None = None
@@ -263,7 +257,7 @@ class NearestEngine:
             require_store(settings)
             return LocalEngine(Library(settings))
 
-        return cls(settings, settings.home, settings_key(settings.home, preset), local)
+        return cls(settings, settings_key(settings.home, preset), local)
 
     def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Answer as ``Engine.ask`` says."""
@@ -271,12 +265,10 @@ class NearestEngine:
             call = {"verb": verb, "arguments": dict(arguments), "form": None}
             try:
                 (message,) = ask_server(self._home, self._key, call, self._timeout)
+                self._release()
+                return cast("dict[str, Any]", message["data"])
             except ServerGoneError:
                 self._lost = server, self._clock()
-            else:
-                self._release()
-                answer: dict[str, Any] = message["data"]
-                return answer
         with self._use_local() as engine:
             return engine.ask(verb, arguments)
 

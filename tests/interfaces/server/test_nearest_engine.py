@@ -51,9 +51,7 @@ def now():
 @pytest.fixture
 def nearest(home, made, now):
     home.mkdir(exist_ok=True)
-    engine = NearestEngine(
-        Settings(home=home), home, KEY, lambda: Local(made), clock=lambda: now[0]
-    )
+    engine = NearestEngine(Settings(home=home), KEY, lambda: Local(made), clock=lambda: now[0])
     yield engine
     engine.close()
 

@@ -195,7 +195,7 @@ def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
 
 def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(serve, built):
     key = settings_key(built, None, {})
-    nearest = NearestEngine(Settings(home=built), built, key, lambda: own_engine(built))
+    nearest = NearestEngine(Settings(home=built), key, lambda: own_engine(built))
     expected = nearest.ask(*GET)
     assert nearest._local is not None
     first = serve()

@@ -9,30 +9,24 @@ from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from catalog.core.errors import CatalogError, StoreReplacedError
 from catalog.core.retrieval_events import asked_at
-from catalog.interfaces.home_socket import (
-    Greeting,
-    encode_error,
-    listening,
-    refuse_second_server,
-)
-from catalog.interfaces.mcp import catalog_server, mcp_asgi
+from catalog.interfaces.home_socket import Greeting, encode_error, listening, refuse_second_server
+from catalog.interfaces.mcp import PATH, catalog_server, mcp_asgi
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, READY, ApiState, build_api
-from catalog.interfaces.server.listen import Drain, bind_socket, serve_until_signal
+from catalog.interfaces.server.listen import bind_socket, serve_until_signal
 from catalog.interfaces.server.request_log import (
     METRICS,
     Readiness,
     RequestLog,
     ServerMetrics,
     add_request_ids,
-    metrics_endpoint,
 )
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.workers import Workers, warm_in_background
@@ -44,8 +38,6 @@ if TYPE_CHECKING:
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.calls import LocalEngine
-
-MCP = "/mcp"
 
 
 def answer_calls(
@@ -87,8 +79,7 @@ def _next_part(parts: Generator[str, None, TerminalText]) -> str | TerminalText:
     try:
         return next(parts)
     except StopIteration as ended:
-        rest: TerminalText = ended.value
-        return rest
+        return cast("TerminalText", ended.value)
 
 
 def answer_head(app: ASGIApp) -> ASGIApp:
@@ -125,19 +116,18 @@ def build_app(
     """
     workers = workers or Workers(serve.max_concurrent, serve.timeout_seconds)
     readiness = readiness or Readiness()
-    metrics = ServerMetrics()
-    metrics.watch(lambda: workers.pending, lambda: readiness.is_ready)
+    metrics = ServerMetrics(lambda: workers.pending, lambda: readiness.is_ready)
     engine.observe(metrics.count_question)
     api = build_api(
         ApiState(engine, workers, serve.timeout_seconds, readiness),
         needs_token=bool(serve.tokens()),
     )
+    api.add_api_route(METRICS, metrics.respond, include_in_schema=False, response_model=None)
     server = catalog_server(engine, workers, with_answers=with_answers, roles=serve.roles())
     mcp, running = mcp_asgi(server, serve)
 
     routes: list[BaseRoute] = [
-        Route(MCP, endpoint=guard_app(mcp, address, serve)),
-        Route(METRICS, endpoint=guard_app(answer_head(metrics_endpoint(metrics)), address, serve)),
+        Route(PATH, endpoint=guard_app(mcp, address, serve)),
     ]
     if page is not None:
         from catalog.interfaces.server.page.site import page_routes
@@ -159,11 +149,10 @@ def store_unchanged_check(store: Path) -> Callable[[], None]:
     """
 
     def identity() -> tuple[int, int] | None:
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             status = store.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return status.st_dev, status.st_ino
+            return status.st_dev, status.st_ino
+        return None
 
     def check() -> None:
         with suppress(OSError):
@@ -220,4 +209,4 @@ def serve(
 
         quiet_libraries()
         add_request_ids()
-        serve_until_signal(app, listened, ready, Drain(limits.drain_seconds, readiness.drain))
+        serve_until_signal(app, listened, ready, readiness.drain, limits.drain_seconds)

@@ -22,8 +22,8 @@ _LOG = logging.getLogger(__name__)
 _MAX_FRAMES = 20
 _QUIET_SECONDS = 60.0
 _SCARCE_CODES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_LIBRARIES = ("mcp", "sse_starlette", "asyncio", "urllib3", "httpcore", "httpx")
-_ASKING = ("urllib3", "httpcore", "httpx")
+_LEAST = dict.fromkeys(("mcp", "sse_starlette", "asyncio"), logging.INFO)
+_LEAST |= dict.fromkeys(("urllib3", "httpcore", "httpx"), logging.WARNING)
 
 
 def log_bug(what: str, error: BaseException) -> None:
@@ -38,9 +38,8 @@ def quiet_libraries() -> None:
     Libraries that call servers log each address at INFO, with any password or key in it; they are
     kept above INFO.
     """
-    for name in _LIBRARIES:
+    for name, least in _LEAST.items():
         logger = logging.getLogger(name)
-        least = logging.WARNING if name in _ASKING else logging.INFO
         logger.setLevel(max(logger.getEffectiveLevel(), least))
     # Ctrl-C while a connection goes back to the pool is logged there, with a traceback.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
@@ -54,8 +53,7 @@ class ScarceResourceHandler:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._logged_at = -math.inf
+        self._clock, self._logged_at = clock, -math.inf
 
     def __call__(self, loop: AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -63,8 +61,7 @@ class ScarceResourceHandler:
         if code not in _SCARCE_CODES:
             loop.default_exception_handler(context)
             return
-        now = self._clock()
-        if now - self._logged_at >= _QUIET_SECONDS:
+        if (now := self._clock()) - self._logged_at >= _QUIET_SECONDS:
             self._logged_at = now
             reasons = filter(None, (os.strerror(code), remedy(code, Path())))
             _LOG.error("new connections wait: %s", "; ".join(reasons))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
@@ -32,7 +32,7 @@ from catalog.interfaces.plain_text import json_text
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
     from starlette.routing import BaseRoute
-    from starlette.types import Send
+    from starlette.types import Message, Send
 
 
 def as_json(value: Any) -> bytes:
@@ -55,6 +55,20 @@ async def send_error(
     pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
+
+
+def with_headers(send: Send, own: Iterable[tuple[bytes, bytes]]) -> Send:
+    """Return ``send`` that adds headers to an answer that lacks them."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = message.get("headers", ())
+            names = {name for name, _ in given}
+            added = [pair for pair in own if pair[0] not in names]
+            message = {**message, "headers": [*given, *added]}
+        await send(message)
+
+    return send_with_headers
 
 
 _BUSY = (StoreBusyError, StoreUnreachableError, EngineLockedError, LLMBusyError, LLMTimeoutError)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import h11
 import uvicorn
@@ -39,6 +39,7 @@ _LATE_ANSWER = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), _LATE)
 )
+_WAITS = (h11.IDLE, h11.SEND_BODY)  # for a head, for a body
 _GRACE_SECONDS = 5
 _IDLE_CONNECTION_SECONDS = 60
 _CLOSING_SECONDS = 2.0
@@ -60,7 +61,7 @@ class BoundedConnection(H11Protocol):
         self, config: Config, server_state: ServerState, app_state: dict[str, Any], **rest: Any
     ) -> None:
         super().__init__(config, server_state, app_state, **rest)
-        self._awaited: object = None  # h11.IDLE: a head, h11.SEND_BODY: a body
+        self._awaited: object = None  # one of _WAITS
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since = self.loop.time()
 
@@ -85,7 +86,7 @@ class BoundedConnection(H11Protocol):
 
     def _await(self, state: object) -> None:
         """Set a deadline when the wait for another state begins; keep it for the same state."""
-        awaited = state if state in (h11.IDLE, h11.SEND_BODY) else None
+        awaited = state if state in _WAITS else None
         if awaited is self._awaited:
             return
         self._awaited = awaited
@@ -103,16 +104,9 @@ class BoundedConnection(H11Protocol):
             self.transport.write(_LATE_ANSWER)
         self.transport.close()
 
-    @property
-    def _is_waiting(self) -> bool:
-        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-
     def _make_room(self) -> None:
-        waiting = [
-            other
-            for other in self.connections
-            if isinstance(other, BoundedConnection) and other is not self and other._is_waiting
-        ]
+        others = (one for one in self.connections if isinstance(one, BoundedConnection))
+        waiting = [one for one in others if one is not self and one.conn.their_state in _WAITS]
         peer = self.client and self.client[0]
         of_peer = [other for other in waiting if other.client and other.client[0] == peer]
         if len(of_peer) < self.max_waiting:
@@ -121,16 +115,6 @@ class BoundedConnection(H11Protocol):
             oldest = min(of_peer, key=lambda other: other._waits_since)
             self.connections.discard(oldest)
             oldest.transport.abort()
-
-
-class Drain(NamedTuple):
-    """How long requests are still accepted after the first signal, and a function to call then."""
-
-    seconds: float
-    begin: Callable[[], None]
-
-
-NO_DRAIN = Drain(0.0, lambda: None)
 
 
 def bind_socket(address: Address) -> socket.socket:
@@ -149,21 +133,23 @@ def bind_socket(address: Address) -> socket.socket:
     except OSError as error:
         listening.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigError(
-            f"cannot listen on {address.host}:{address.port} ({reason}); --http 127.0.0.1:0 "
-            "takes any free port"
-        ) from error
+        told = f"cannot listen on {address.host}:{address.port} ({reason})"
+        raise ConfigError(f"{told}; --http 127.0.0.1:0 takes any free port") from error
     return listening
 
 
 def serve_until_signal(
-    app: ASGIApp, listening: socket.socket, ready: Callable[[], None], drain: Drain = NO_DRAIN
+    app: ASGIApp,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    drain: Callable[[], None] = lambda: None,
+    seconds: float = 0.0,
 ) -> None:
     """Answer until SIGINT or SIGTERM; ``ready`` is called when the server answers.
 
-    After the first signal it drains; a second one ends that. Requests that run at the end have five
-    seconds. Raises the error of ``ready`` after nothing listens any more, and :class:`CatalogError`
-    if it could not start.
+    After the first signal it calls ``drain`` and goes on for some ``seconds``; a second one ends
+    that. Requests that run at the end have five seconds. Raises the error of ``ready`` after
+    nothing listens any more, and :class:`CatalogError` if it could not start.
     """
     config = uvicorn.Config(
         app,
@@ -179,7 +165,7 @@ def serve_until_signal(
         timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, ready, drain)
+    server = _Server(config, ready, drain, seconds)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended
         signal.signal(number, server.handle_exit)
     server.run([listening])
@@ -203,10 +189,15 @@ def end_process(engine: Engine) -> NoReturn:
 class _Server(uvicorn.Server):
     """A server that reports when it listens, and does not log requests cut off at the end."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], drain: Drain) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        drain: Callable[[], None],
+        seconds: float,
+    ) -> None:
         super().__init__(config)
-        self._ready = ready
-        self._drain = drain
+        self._ready, self._drain, self._seconds = ready, drain, seconds
         self._drains_until: float | None = None
         self.failure: Exception | None = None
 
@@ -222,9 +213,9 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._drain.seconds > 0 and self._drains_until is None:
-            self._drains_until = time.monotonic() + self._drain.seconds
-            self._drain.begin()
+        if self._seconds > 0 and self._drains_until is None:
+            self._drains_until = time.monotonic() + self._seconds
+            self._drain()
         else:
             super().handle_exit(sig, frame)
 

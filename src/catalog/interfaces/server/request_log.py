@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -24,14 +25,13 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.requests import Request
 from starlette.responses import Response
 
 from catalog import __version__
 from catalog.core import retrieval_events as events
 from catalog.core.errors import NotReadyError
 from catalog.interfaces.server.crash_log import log_bug
-from catalog.interfaces.server.http_errors import error_body, json_response, send_error
+from catalog.interfaces.server.http_errors import send_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,22 +42,13 @@ if TYPE_CHECKING:
 METRICS = "/metrics"
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-REQUEST_ID = "x-request-id"
+REQUEST_ID = b"x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
     *("/", "/assets", "/compare", "/grade", "/login", "/logout", "/media", "/page.png"),
-    *("/runs", "/sets", "/sets.jsonl"),
-    "/call",
-    "/mcp",
-    METRICS,
-    "/v1/health",
-    "/v1/ready",
-    "/v1/search",
-    "/v1/ask",
-    "/v1/generate",
-    "/v1/documents",
+    *("/runs", "/sets", "/sets.jsonl", "/call", "/mcp", METRICS, "/openapi.json"),
+    *("/v1/health", "/v1/ready", "/v1/search", "/v1/ask", "/v1/generate", "/v1/documents"),
     "/v1/status",
-    "/openapi.json",
 )
 _STOPPING = "the server stopped before the answer was ready: ask again when one runs"
 _LOG = logging.getLogger(__name__)
@@ -66,15 +57,14 @@ _LOG = logging.getLogger(__name__)
 class ServerMetrics:
     """Count requests and their questions. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, pending: Callable[[], int] = lambda: 0, is_ready: Callable[[], bool] = lambda: True
+    ) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = Counter(
-            "catalog_requests",
-            "Requests answered.",
-            ("route", "method", "status"),
-            registry=self._registry,
-        )
+        counter = partial(Counter, namespace="catalog", registry=self._registry)
+        gauge = partial(Gauge, namespace="catalog", registry=self._registry)
+        self._requests = counter("requests", "Requests answered.", ("route", "method", "status"))
         self._seconds = Histogram(
             "catalog_request_seconds",
             "How long.",
@@ -82,79 +72,38 @@ class ServerMetrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._running = Gauge(
-            "catalog_requests_running", "Not answered yet.", registry=self._registry
-        )
-        self._questions = Counter(
-            "catalog_questions",
-            "Questions by outcome.",
-            ("verb", "edge", "outcome"),
-            registry=self._registry,
-        )
-        self._stages = Counter(
-            "catalog_stages",
-            "Stages of questions.",
-            ("verb", "stage", "status"),
-            registry=self._registry,
-        )
-        self._pending = Gauge(
-            "catalog_calls_pending", "Calls that are running or waiting.", registry=self._registry
-        )
-        self._ready = Gauge("catalog_ready", "1 if /v1/ready says so.", registry=self._registry)
-        Gauge("catalog_build_info", "Always 1.", ("version",), registry=self._registry).labels(
-            __version__
-        ).set(1)
-
-    def watch(self, pending: Callable[[], int], is_ready: Callable[[], bool]) -> None:
-        """Take functions for the number of pending calls, and for whether the server is ready."""
-        self._pending.set_function(pending)
-        self._ready.set_function(lambda: float(is_ready()))
-
-    def begin_request(self) -> None:
-        """Count a request that begins."""
-        self._running.inc()
+        self.running = gauge("requests_running", "Not answered yet.")
+        self._questions = counter("questions", "Questions by outcome.", ("verb", "edge", "outcome"))
+        self._stages = counter("stages", "Stages of questions.", ("verb", "stage", "status"))
+        gauge("calls_pending", "Calls that are running or waiting.").set_function(pending)
+        gauge("ready", "1 if /v1/ready says so.").set_function(lambda: float(is_ready()))
+        gauge("build_info", "Always 1.", ("version",)).labels(__version__).set(1)
 
     def end_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that ended; ``status`` 0 is for one that was cut off unanswered."""
-        self._running.dec()
         method = method if method in _METHODS else "other"
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def count_question(self, entry: LogEntry) -> None:
         """Count the outcome of a question and of each of its stages."""
-        kind = "abstained" if entry.abstained else "answered"
-        kind = "failed" if entry.retrieval_ms is None else kind
+        answered = "abstained" if entry.abstained else "answered"
+        kind = "failed" if entry.retrieval_ms is None else answered
         self._questions.labels(entry.verb, entry.edge, kind).inc()
         for name, status, _ in entry.stages:
             # A section's stages are named with its heading after them.
             self._stages.labels(entry.verb, name.split(" ", 1)[0], status).inc()
 
-    def to_text(self) -> bytes:
-        """Return all of it in the text format 0.0.4."""
-        return generate_latest(self._registry)
-
-
-def metrics_endpoint(metrics: ServerMetrics) -> ASGIApp:
-    """Return the app that serves the metrics; its caller checks the token."""
-
-    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
-        if Request(scope).method != "GET":
-            body = error_body("MethodNotAllowed", "use GET for this address")
-            await json_response(405, body, {"Allow": "GET"})(scope, receive, send)
-            return
-        answer = Response(metrics.to_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
-        await answer(scope, receive, send)
-
-    return endpoint
+    async def respond(self) -> Response:
+        """Answer with all of it in the text format 0.0.4."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class Readiness:
     """The readiness of a server: from when it is warm until it begins to stop."""
 
     def __init__(self, *, is_warm: bool = True) -> None:
-        self._is_warm = is_warm
-        self.is_draining = False
+        self._is_warm, self.is_draining = is_warm, False
 
     @property
     def is_ready(self) -> bool:
@@ -198,19 +147,24 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with events.holding(events.REQUEST_ID, _request_id(scope)) as request_id:
+        with (
+            events.holding(events.REQUEST_ID, _request_id(scope)) as request_id,
+            self._metrics.running.track_inprogress(),
+        ):
             await self._answer(scope, receive, send, request_id)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         started, status = time.perf_counter(), 0
         method, route = scope["method"], _route(scope["path"])
-        self._metrics.begin_request()
 
         async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": self._headers(message, request_id)}
+                headers = [*message.get("headers", ()), (REQUEST_ID, request_id.encode())]
+                if self._readiness.is_draining:
+                    headers.append((b"connection", b"close"))
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -226,12 +180,6 @@ class RequestLog:
             seconds = time.perf_counter() - started
             self._metrics.end_request(route, method, status, seconds)
         _LOG.info("%s %s %d in %.1f ms", method, route, status, seconds * 1000)
-
-    def _headers(self, message: Message, request_id: str) -> list[tuple[bytes, bytes]]:
-        headers = [*message.get("headers", ()), (REQUEST_ID.encode(), request_id.encode())]
-        if self._readiness.is_draining:
-            headers.append((b"connection", b"close"))
-        return headers
 
 
 class RequestIdFilter(logging.Filter):
@@ -253,7 +201,7 @@ def add_request_ids() -> None:
 
 
 def _request_id(scope: Scope) -> str:
-    given = [value for name, value in scope.get("headers", ()) if name == REQUEST_ID.encode()]
+    given = [value for name, value in scope.get("headers", ()) if name == REQUEST_ID]
     if len(given) == 1 and _SAFE_ID.fullmatch(given[0]):
         return str(given[0], "ascii")
     return uuid4().hex

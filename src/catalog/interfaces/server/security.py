@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse
 
 from catalog.core.errors import ConfigError
 from catalog.core.scope import asked_as
-from catalog.interfaces.server.http_errors import send_error
+from catalog.interfaces.server.http_errors import send_error, with_headers
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 ROLE = "catalog_role"  # the key of the sender's role in the state of a request
 PASS = "catalog_pass"  # noqa: S105  # the name of a browser's cookie
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
-_METHODS = ("GET", "POST", "DELETE")
 _HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
 _NOT_INCLUDED = (
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -54,14 +53,9 @@ class Address:
         return is_loopback(self.host)
 
     @property
-    def reachable_host(self) -> str:
-        """Return the host to connect to from this machine: loopback, if it listens everywhere."""
-        return _ALL_INTERFACES.get(self.host, self.host)
-
-    @property
     def url(self) -> str:
-        """Return ``http://host:port``, as this machine reaches it."""
-        host = self.reachable_host
+        """Return ``http://host:port`` for this machine: of loopback, if it listens everywhere."""
+        host = _ALL_INTERFACES.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
@@ -134,7 +128,7 @@ def guard_app(
         inner = CORSMiddleware(
             inner,
             allow_origins=[_normalise_origin(origin) for origin in serve.allowed_origins],
-            allow_methods=_METHODS,
+            allow_methods=("GET", "POST", "DELETE"),
             allow_headers=_HEADERS,
             expose_headers=("Mcp-Session-Id",),
         )
@@ -144,8 +138,8 @@ def guard_app(
 class HostCheck:
     """Pass on requests for one of our host names, except from web pages that may not call.
 
-    Browsers also send ``Sec-Fetch-Site``: another site's page may load nothing in the background or
-    in a frame. Even a failure would reveal which documents exist. Links work.
+    Another site's page may load nothing in the background or in a frame (``Sec-Fetch-Site``): even
+    a failure would reveal which documents exist. Links work.
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
     empty Origin and, if any port is allowed, anything after the colon. It knows only the loopback
     names that it is given, letter for letter.
@@ -174,7 +168,7 @@ class HostCheck:
         elif not self._is_asked_by_a_person(scope["method"], headers):
             await send_error(send, 403, "WrongOrigin", "another site's page asks")
         else:
-            await self._app(scope, receive, _with_headers(send))
+            await self._app(scope, receive, with_headers(send, _NOT_INCLUDED))
 
     def _is_asked_by_a_person(self, method: str, headers: Headers) -> bool:
         """Return whether no other site's page asks, unless it is allowed or leads a person here."""
@@ -188,26 +182,14 @@ class HostCheck:
 
     def _is_own_name(self, name: str) -> bool:
         parts = split_host_port(name)
-        if parts is None:
-            return False
-        return is_loopback(parts[0]) or parts in self._hosts or (parts[0], None) in self._hosts
+        return parts is not None and (
+            is_loopback(parts[0]) or not self._hosts.isdisjoint((parts, (parts[0], None)))
+        )
 
     def _is_allowed_origin(self, origin: str) -> bool:
-        if _normalise_origin(origin) in self._origins:
-            return True
         scheme, _, name = origin.partition("://")
-        return scheme.lower() in ("http", "https") and self._is_own_name(name)
-
-
-def _with_headers(send: Send) -> Send:
-    """Return ``send`` with headers that keep other sites' pages from including an answer."""
-
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *_NOT_INCLUDED]}
-        await send(message)
-
-    return send_with_headers
+        is_own = scheme.lower() in ("http", "https") and self._is_own_name(name)
+        return is_own or _normalise_origin(origin) in self._origins
 
 
 class TokenCheck:
@@ -224,42 +206,36 @@ class TokenCheck:
         open_paths: frozenset[str],
         login: str = "",
     ) -> None:
-        self._app = app
-        self._roles = {token.encode("utf-8"): role for token, role in tokens.items()}
-        passes = tokens if login else {}
-        self._passes = {page_pass(token).encode(): role for token, role in passes.items()}
-        self._open_paths = open_paths
-        self._login = login
+        self._app, self._open_paths, self._login = app, open_paths, login
+        self._roles = {token.encode(): role for token, role in tokens.items()}
+        self._passes = {page_pass(one).encode(): role for one, role in tokens.items() if login}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._open_paths:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        values = headers.getlist("authorization")
-        scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-        found = (
-            _same_secret(given.strip(" \t"), self._roles) if scheme.lower() == "bearer" else None
-        )
-        if not values:
-            found = _same_secret(
-                cookie_parser(headers.get("cookie", "")).get(PASS, ""), self._passes
-            )
-        if found is None and self._login:  # it leads back to where the browser was
+        if values := headers.getlist("authorization"):
+            scheme, _, given = values[0].partition(" ")
+            is_bearer = len(values) == 1 and scheme.lower() == "bearer"
+            found = _same_secret(given.strip(" \t"), self._roles) if is_bearer else None
+        else:
+            cookies = cookie_parser(headers.get("cookie", ""))
+            found = _same_secret(cookies.get(PASS, ""), self._passes)
+        if found is not None:
+            (role,) = found
+            with asked_as(role):
+                state = {**scope.get("state", {}), ROLE: role}
+                await self._app({**scope, "state": state}, receive, send)
+        elif self._login:  # it leads back to where the browser was
             query = scope["query_string"]
             asked = quote(scope["path"].encode() + b"?" * bool(query) + query)
             place = f"{self._login}?next={asked}" if scope["method"] == "GET" else self._login
             await RedirectResponse(place, 303)(scope, receive, send)
-            return
-        if found is None:
+        else:
             challenge = {"www-authenticate": 'Bearer realm="catalog"'}
             message = "send 'Authorization: Bearer …' with the server's token"
             await send_error(send, 401, "Unauthorized", message, challenge)
-            return
-        (role,) = found
-        scope = {**scope, "state": {**scope.get("state", {}), ROLE: role}}
-        with asked_as(role):
-            await self._app(scope, receive, send)
 
 
 def page_pass(token: str) -> str:
@@ -280,8 +256,7 @@ class BodyLimit:
     """Pass on requests whose body has at most ``max_bytes``, after it was read."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
+        self._app, self._max_bytes = app, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -295,8 +270,7 @@ class BodyLimit:
             body += message.get("body", b"")
             has_more = message.get("more_body", False)
             if len(body) > self._max_bytes:
-                told = f"the body is larger than {self._max_bytes} bytes"
-                told += ": see IDX_SERVE__MAX_BODY_BYTES"
+                told = f"the body is larger than IDX_SERVE__MAX_BODY_BYTES, {self._max_bytes} bytes"
                 await send_error(send, 413, "TooLarge", told, {"connection": "close"})
                 return
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -47,26 +48,16 @@ class Workers:
         It has the caller's context variables, such as the edge. Raises :class:`ServingError` at
         once, or :class:`OutOfTimeError`.
         """
-        future = self._submit(work)
-        try:
+        with self._submitted(work) as future:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
-        except TimeoutError:
-            if future.done() and not future.cancelled():
-                raise  # the work's own
-            raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
 
     def call(self, work: Callable[[], ResultT]) -> ResultT:
         """Run the work as :meth:`run` does, for a caller that is a thread."""
-        future = self._submit(work)
-        try:
+        with self._submitted(work) as future:
             return future.result(self._seconds)
-        except TimeoutError:
-            if future.done():
-                raise
-            future.cancel()
-            raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
 
-    def _submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+    @contextmanager
+    def _submitted(self, work: Callable[[], ResultT]) -> Iterator[Future[ResultT]]:
         deadline = monotonic() + self._seconds
 
         def bounded() -> ResultT:
@@ -80,7 +71,13 @@ class Workers:
             self.pending += 1
         future = self._threads.submit(copy_context().run, bounded)
         future.add_done_callback(self._leave)
-        return future
+        try:
+            yield future
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                raise  # the work's own
+            future.cancel()
+            raise OutOfTimeError(f"no answer within {self._seconds:g} seconds") from None
 
     def _leave(self, _: Future[ResultT]) -> None:
         with self._lock:
@@ -88,18 +85,12 @@ class Workers:
 
 
 def warm_in_background(engine: Engine, done: Callable[[], None] = lambda: None) -> None:
-    """Start a thread that warms the engine if it can be; a failure is just logged.
-
-    ``done`` is called at the end in either case.
-    """
-    warm = getattr(engine, "warm", None)
-    if warm is None:
-        done()
-        return
+    """Warm the engine, if it can be, in a thread, and call ``done``; a failure is just logged."""
 
     def run() -> None:
         try:
-            warm()
+            if hasattr(engine, "warm"):
+                engine.warm()
         except CatalogError as error:
             _LOG.warning("not warmed up: %s", error)
         except Exception as error:  # noqa: BLE001 - logged; a query tells whoever asks it
