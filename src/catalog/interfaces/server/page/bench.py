@@ -6,12 +6,12 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import reduce
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -26,12 +26,7 @@ from catalog.evaluation.golden import (
     Preference,
     find_allowed_documents,
 )
-from catalog.evaluation.golden_files import (
-    changing_golden,
-    describe_problems,
-    load_golden,
-    next_id,
-)
+from catalog.evaluation.golden_files import changing_golden, describe_problems, load_golden, next_id
 from catalog.evaluation.judging import add_judgement, add_preference
 from catalog.ingest.sync_report import Silent
 from catalog.library.names import roles_in_force
@@ -81,6 +76,7 @@ class Bench:
         self.specs = tuple(dict.fromkeys((*OWN, *specs)))
         self.library, self._folder = library, folder
         self._backends, self._loading = Backends(library), Lock()
+        self._threads = ThreadPoolExecutor(thread_name_prefix="catalog-compare")
         self._open: dict[tuple[str, str], tuple[Hashable, Future[SearchBackend]]] = {}
         self._locks = {spec: Lock() for spec in self.specs}
         self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_RANKINGS)
@@ -95,10 +91,8 @@ class Bench:
     def rank(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Ranking, str]:
         """Return a backend's ranking, and the reason if it failed."""
         if spec not in self.specs:
-            offered = ", ".join(self.specs)
-            raise InputError(
-                f"{spec!r} is not offered; 'catalog serve --compare' adds to: {offered}"
-            )
+            told = f"{spec!r} is not offered; 'catalog serve --compare' adds to"
+            raise InputError(f"{told}: {', '.join(self.specs)}")
         stamp = self.stamp(dataset)
         key = _key_of(spec, dataset, query, stamp)
         if (known := self._rankings.get(key)) is not None:
@@ -144,10 +138,9 @@ class Bench:
         if len(names) < 2 or not labelled:
             return next(iter(names), "")
         with self.library.database.read() as connection:
-            counts = {
-                name: len(labelled.intersection(list_paths(connection, name))) for name in names
-            }
-        return max(counts, key=counts.__getitem__)
+            return max(
+                names, key=lambda one: len(labelled.intersection(list_paths(connection, one)))
+            )
 
     def leg_ranks(self, dataset: str, query: GoldenQuery) -> dict[str, dict[str, int]]:
         """Return the rank of each document, from 1, when searched by words and by meaning alone."""
@@ -166,37 +159,26 @@ class Bench:
         known = self._open.get((spec, dataset))
         if known is None or known[0] != stamp or _has_failed(known[1]):
             before = None if known is None or _has_failed(known[1]) else known[1]
-            ready: Future[SearchBackend] = Future()
+            ready = self._threads.submit(self._prepare, spec, dataset, before)
             known = self._open[spec, dataset] = (stamp, ready)
-            work = partial(self._prepare, spec, dataset, ready, before)
-            Thread(target=work, name=f"catalog-{spec}", daemon=True).start()
         try:
             return known[1].result(_WAIT_SECONDS)
         except TimeoutError:
             if known[1].done():
                 raise  # its own
-            raise NotReadyError(
-                f"{spec} builds its index of {dataset}, once until the dataset changes: "
-                "try again in a moment"
-            ) from None
+            told = f"{spec} builds its index of {dataset}, once until the dataset changes"
+            raise NotReadyError(f"{told}: try again in a moment") from None
 
     def _prepare(
-        self,
-        spec: str,
-        dataset: str,
-        ready: Future[SearchBackend],
-        before: Future[SearchBackend] | None,
-    ) -> None:
-        try:
-            if before is not None and before.exception() is None:  # waits until it is ready
-                backend = before.result()
-            else:
-                with self._loading:
-                    backend = self._backends.load(spec)
-            backend.prepare(dataset, Silent())
-            ready.set_result(backend)
-        except BaseException as error:  # noqa: BLE001 - raised where it is asked for
-            ready.set_exception(error)
+        self, spec: str, dataset: str, before: Future[SearchBackend] | None
+    ) -> SearchBackend:
+        if before is not None and before.exception() is None:  # waits until it is ready
+            backend = before.result()
+        else:
+            with self._loading:
+                backend = self._backends.load(spec)
+        backend.prepare(dataset, Silent())
+        return backend
 
     def sets(self) -> list[str]:
         """Return the names of the golden sets, in order."""
@@ -225,16 +207,14 @@ class Bench:
 
     def was_shown(self, nonce: str) -> Shown:
         """Return the page that a form answers."""
-        shown = self._shown.get(nonce)
-        if shown is None:
+        if (shown := self._shown.get(nonce)) is None:
             raise InputError("the server was started again since that page was shown: judge again")
         return shown
 
     def prefer(self, shown: Shown, preferred: str) -> str:
         """Write a preference to the golden set, and return the question's id."""
-        sides = {"left": shown.left, "right": shown.right}
-        fields = {**sides, "preferred": preferred, "mode": shown.mode, "by": shown.by}
-        preference = _checked(Preference, {**fields, "at": _now()})
+        fields = {name: getattr(shown, name) for name in ("left", "right", "mode", "by")}
+        preference = _checked(Preference, {**fields, "preferred": preferred, "at": _now()})
         return self._judge(shown, lambda query: add_preference(query, preference))
 
     def grade(self, shown: Shown, grades: Sequence[dict[str, Any]]) -> str:
@@ -242,12 +222,7 @@ class Bench:
         about = {"by": shown.by, "at": _now(), "seen": (shown.left, shown.right)}
         judgements = [_checked(Judgement, {**one, **about}) for one in grades]
 
-        def change(query: GoldenQuery) -> GoldenQuery:
-            for judgement in judgements:
-                query = add_judgement(query, judgement)
-            return query
-
-        return self._judge(shown, change)
+        return self._judge(shown, lambda query: reduce(add_judgement, judgements, query))
 
     def exact_words(self, dataset: str, path: str, words: str) -> str:
         """Return words as a document has them, with its white space.
@@ -267,8 +242,7 @@ class Bench:
         fields = {"path": path, "grade": grade, "by": by, "at": _now(), "settled": True}
         judgement = _checked(Judgement, fields)
         with changing_golden(self.file(name)) as queries:
-            found = find_question(queries, "", question)
-            if found is None:
+            if (found := find_question(queries, "", question)) is None:
                 raise InputError(f"{name} has no question {question[:60]!r}")
             queries[queries.index(found)] = add_judgement(found, judgement)
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from catalog.core.errors import CatalogError, InputError, NotReadyError
-from catalog.core.user_search import RankedHit, Ranking
+from catalog.core.user_search import RankedHit
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import pool_hits
 from catalog.evaluation.judging import credit_teams, preference_tests, team_draft
@@ -46,22 +46,10 @@ _KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
 def compare_view(bench: Bench, pairs: Pairs) -> View:
     """Return the two lists for the question in the address, or for the next one of a set."""
     asked = _read(bench, pairs)
-    view: View = {
-        **asked,
-        "specs": bench.specs,
-        "modes": MODES,
-        "sets": bench.sets(),
-        "datasets": bench.library.datasets(),
-        "question": None,
-        "sides": [],
-        "list": [],
-        "error": "",
-        "told": "",
-        "choices": [],
-        "grade": "",
-        "waits": False,
-        "differences": None,
-    }
+    offered = {"specs": bench.specs, "modes": MODES, "sets": bench.sets()}
+    view: View = {**asked, **offered, "datasets": bench.library.datasets()}
+    view |= dict.fromkeys(("question", "differences", "sides", "list", "choices"))
+    view |= dict.fromkeys(("error", "told", "grade", "waits"), "")
     try:
         queries = bench.queries(asked["set"])
         left = [one for one in queries if asked["by"] not in _judges(one, asked)]
@@ -69,8 +57,7 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
         if asked["set"]:
             view["told"] = _progress(queries, left, asked)
         question = find_question(queries, asked["q"], asked["id"])
-        is_new = question is None and bool(asked["q"])
-        if is_new:
+        if is_new := question is None and bool(asked["q"]):
             question = new_question(asked["q"])
         if question is None and asked["by"]:
             question = next(iter(queue(bench, left, asked)), None)
@@ -86,8 +73,7 @@ def save_preference(bench: Bench, form: Form) -> str:
     """Keep a preference, and return the address of what to judge next."""
     shown, preferred = bench.was_shown(form.get("shown", "")), form.get("preferred", "")
     if shown.teams:
-        useful = form.getlist("useful")
-        places = [int(one) for one in useful if one.isdecimal() and len(one) < 4]
+        places = [int(one) for one in form.getlist("useful") if one.isdecimal() and len(one) < 4]
         preferred = credit_teams(shown.teams, places)
     name = bench.prefer(shown, preferred)
     return _address("/compare", shown, last=name)
@@ -105,10 +91,9 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     spans = {path: one.span.text or "" for path, one in own.items() if one.span is not None}
     words = compile_words(question.query)
     hits = list(pool_hits(rankings, (), 2 * TOP))
-    shown = replace(
-        _make_shown(question, asked, (asked["a"], asked["b"]), is_new=is_new),
-        documents=tuple(hit.path for hit in hits),
-    )
+    documents = tuple(hit.path for hit in hits)
+    names = (asked["a"], asked["b"])
+    shown = _make_shown(question, asked, names, documents=documents, is_new=is_new)
     return {
         **asked,
         "question": question.query,
@@ -162,13 +147,11 @@ def _make_shown(
     question: GoldenQuery,
     asked: dict[str, str],
     names: Sequence[str],
-    teams: tuple[str, ...] = (),
-    *,
-    is_new: bool,
+    **more: Any,
 ) -> Shown:
     left, right = names
     about = (asked["set"], asked["dataset"], asked["mode"], asked["by"])
-    return Shown(question, left, right, *about, teams, is_new=is_new)
+    return Shown(question, left, right, *about, **more)
 
 
 def _address(path: str, shown: Shown, **more: str) -> str:
@@ -180,28 +163,23 @@ def _address(path: str, shown: Shown, **more: str) -> str:
 
 def _judges(query: GoldenQuery, asked: dict[str, str]) -> set[str]:
     """Return who chose between these two searches in this mode."""
-    pair = {asked["a"], asked["b"]}
-    return {
-        one.by
-        for one in query.preferences
-        if ({one.left, one.right}, one.mode) == (pair, asked["mode"])
-    }
+    searches = ({asked["a"], asked["b"]}, asked["mode"])
+    return {one.by for one in query.preferences if ({one.left, one.right}, one.mode) == searches}
 
 
 def _progress(
     queries: Sequence[GoldenQuery], left: Sequence[GoldenQuery], asked: dict[str, str]
 ) -> str:
     """Say how many are judged, and whether that is enough, without a name."""
-    pair = {asked["a"], asked["b"]}
-    tests = [
-        one
-        for one in preference_tests(queries)
-        if ({one.baseline, one.candidate}, one.mode) == (pair, asked["mode"])
-    ]
+    searches = ({asked["a"], asked["b"]}, asked["mode"])
     told = f"{len(queries) - len(left)} of {len(queries)} questions judged"
     if others := sum(bool(_judges(one, asked)) for one in left):
         told += f", {others} more by others"
-    is_decided = any(one.test.decided_after is not None for one in tests)
+    is_decided = any(
+        one.test.decided_after is not None
+        for one in preference_tests(queries)
+        if ({one.baseline, one.candidate}, one.mode) == searches
+    )
     return f"{told}; it is decided, you may stop" if is_decided else told
 
 
@@ -243,9 +221,8 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
     is_hidden = asked["mode"] != "open"
     if is_hidden and secrets.randbelow(2):
         names.reverse()
-    rankings, errors = zip(
-        *(bench.rank(name, asked["dataset"], question) for name in names), strict=True
-    )
+    found = (bench.rank(name, asked["dataset"], question) for name in names)
+    rankings, errors = zip(*found, strict=True)
     words = compile_words(question.query)
     hits = [list(ranking.best_hits.values())[:TOP] for ranking in rankings]
     has_text = not is_hidden or all(hit.text for side in hits for hit in side)
@@ -258,44 +235,25 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
         teams = tuple(side for _, side in drafted)
         view["list"] = [_hit(by_path[path], words, with_text=has_text) for path, _ in drafted]
     else:
-        view["sides"] = [
-            _side(name, ranking, side, error, words, has_text=has_text, is_hidden=is_hidden)
-            for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True)
-        ]
+        for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True):
+            parts = [_hit(hit, words, with_text=has_text, is_hidden=is_hidden) for hit in side]
+            if is_hidden:
+                told: View = {"name": "", "error": error and "this search failed", "stages": ()}
+            else:
+                stages = [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()]
+                told = {"name": name, "error": error, "stages": stages}
+            view["sides"].append({**told, "hits": parts})
         view["moves"] = _connect(*view["sides"])
         if not is_hidden:
-            view["differences"] = _explain(
-                view["sides"], bench.leg_ranks(asked["dataset"], question)
-            )
-    shown = _make_shown(question, asked, names, teams, is_new=is_new)
+            ranks = bench.leg_ranks(asked["dataset"], question)
+            view["differences"] = _explain(view["sides"], ranks)
+    shown = _make_shown(question, asked, names, teams=teams, is_new=is_new)
     if asked["set"] and asked["by"] and not any(errors):
         view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))
         view["nonce"] = bench.show(shown)
         about = {"q": question.query} if is_new else {"id": question.id}
         view["grade"] = _address("/grade", shown, **about)
     return view
-
-
-def _side(
-    name: str,
-    ranking: Ranking,
-    hits: Sequence[RankedHit],
-    error: str,
-    words: Any,
-    *,
-    has_text: bool,
-    is_hidden: bool,
-) -> View:
-    if is_hidden and error:
-        error = "this search failed"
-    return {
-        "name": "" if is_hidden else name,
-        "error": error,
-        "hits": [_hit(hit, words, with_text=has_text, is_hidden=is_hidden) for hit in hits],
-        "stages": []
-        if is_hidden
-        else [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()],
-    }
 
 
 def _hit(hit: RankedHit, words: Any, *, with_text: bool = True, is_hidden: bool = True) -> View:

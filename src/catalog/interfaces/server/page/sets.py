@@ -42,30 +42,19 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
     bench.require_owner()
     asked = dict(pairs)
     name, by = asked.get("set", ""), asked.get("by", "")
-    view: View = {
-        "set": name,
-        "by": by,
-        "dataset": asked.get("dataset", ""),
-        "datasets": bench.library.datasets(),
-        "error": "",
-        "questions": [],
-        "total": 0,
-        "first": 0,
-        "turned": [],
-        "problems": [],
-        "tests": [],
-        "agreements": [],
-        "conflicts": [],
-        "sets": [(one, _describe(bench, one)) for one in bench.sets()] if not name else [],
-    }
+    view: View = {"set": name, "by": by, "dataset": asked.get("dataset", ""), "error": ""}
     if not name:
-        return view
+        return {**view, "sets": [(one, _describe(bench, one)) for one in bench.sets()]}
+    lists = ("questions", "turned", "problems", "tests", "agreements", "conflicts")
+    view |= {"datasets": bench.library.datasets(), "total": 0, **dict.fromkeys(lists, ())}
     try:
         golden = GoldenSet(name, tuple(bench.queries(name)))
         view["dataset"] = dataset = view["dataset"] or bench.dataset_of(golden.queries)
         view |= _turn(golden, {"set": name, "by": by, "dataset": dataset}, asked.get("from", ""))
         view["tests"] = [
-            (one, one.test, _axis(one.test.interval)) for one in preference_tests(golden)
+            (test, test.test, (round(100 * ends.low, 2), round(100 * (ends.high - ends.low), 2)))
+            for test in preference_tests(golden)
+            for ends in [test.test.interval]
         ]
         view["agreements"] = measure_agreement(golden.queries)
         view["conflicts"] = list(islice(find_conflicts(golden), _QUESTIONS))
@@ -122,7 +111,7 @@ def runs_view(bench: Bench, _: Pairs) -> View:
         "runs": [
             {
                 "id": run.id,
-                "when": datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M"),
+                "when": _time(run),
                 "about": (run.golden, run.dataset, run.backend),
                 "values": [run.summary["metrics"].get(metric) for metric in SHOWN_METRICS],
             }
@@ -139,37 +128,37 @@ def _charts(runs: Sequence[EvalRun]) -> Iterator[View]:
         series[run.golden, run.dataset, run.backend, run.labels].append(run)
     for (*about, _), same in series.items():
         for metric in SHOWN_METRICS:
-            scored = [run for run in same if run.scores.get(metric)]
+            scored = [
+                (run, [*run.scores[metric].values()]) for run in same if run.scores.get(metric)
+            ]
             if len(scored) < 2:
                 continue
-            step = 100 / max(1, len(scored) - 1)
-            means, ends = [], []
-            for run in scored:
-                values = list(run.scores[metric].values())
-                interval = _interval(run.id, metric, values)
-                means.append(sum(values) / len(values))
-                ends.append((interval.low, interval.high))
-            least, most = min(end[0] for end in ends), max(end[1] for end in ends)
+            means = [sum(values) / len(values) for _, values in scored]
+            ends = [_interval(run.id, metric, values) for run, values in scored]
+            days = [_time(run)[:10] for run, _ in scored]
+            least, most = min(end.low for end in ends), max(end.high for end in ends)
             height = (most - least) or 1.0
             points = []
-            for at, (run, mean, (low, high)) in enumerate(zip(scored, means, ends, strict=True)):
-                places = (40 * (most - one) / height for one in (mean, low, high))
+            for at, ((run, _), day, mean, end) in enumerate(
+                zip(scored, days, means, ends, strict=True)
+            ):
+                places = (40 * (most - one) / height for one in (mean, end.low, end.high))
                 y, bottom, top = (round(place, 2) for place in places)
-                text = f"{_day(run)} {run.id}: {mean:.3f} [{low:.3f}, {high:.3f}]"
-                point = {"x": round(at * step, 2), "y": y, "low": bottom, "high": top}
-                points.append({**point, "text": text})
+                point = {"x": round(100 * at / (len(scored) - 1), 2), "y": y}
+                text = f"{day} {run.id}: {mean:.3f} [{end.low:.3f}, {end.high:.3f}]"
+                points.append({**point, "low": bottom, "high": top, "text": text})
             yield {
                 "title": " · ".join((metric, *about)),
                 "points": points,
-                "from": f"{_day(scored[0])} {means[0]:.3f}",
-                "to": f"{_day(scored[-1])} {means[-1]:.3f}",
+                "from": f"{days[0]} {means[0]:.3f}",
+                "to": f"{days[-1]} {means[-1]:.3f}",
                 "least": f"{least:.3f}",
                 "most": f"{most:.3f}",
             }
 
 
-def _day(run: EvalRun) -> str:
-    return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d")
+def _time(run: EvalRun) -> str:
+    return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:
@@ -187,10 +176,16 @@ def runs_report(bench: Bench, before: str, after: str) -> str:
     """
     bench.require_owner()
     runs = [require_run(bench.library.database, one) for one in (before, after)]
-    labels, dataset = runs[0].labels, runs[0].dataset
-    sets = list(_readable_sets(bench))
-    named = (one for one in sets if one.name == runs[0].golden and _asks_the_same(one, runs))
-    golden = next((one for one in sets if one.digest == labels), None) or next(named, None)
+    dataset, golden = runs[0].dataset, None
+    for name in bench.sets():
+        with suppress(CatalogError):
+            one = GoldenSet(name, tuple(bench.queries(name)))
+            asked = {query.id for query in one}
+            if one.digest == runs[0].labels:
+                golden = one
+                break
+            if name == runs[0].golden and all(asked.issuperset(run.lists) for run in runs):
+                golden = one
     if golden is None:
         raise InputError(f"no golden set here has the questions of run {runs[0].id}")
     backends = [
@@ -210,19 +205,3 @@ def runs_report(bench: Bench, before: str, after: str) -> str:
     done = run_backends(backends, golden, dataset=dataset, top_k=depth, repeats=0, allowed=allowed)
     comparison = compare_runs(done[0], done[1], golden, allowed)
     return render_report(comparison, created=datetime.now(UTC))
-
-
-def _readable_sets(bench: Bench) -> Iterator[GoldenSet]:
-    for name in bench.sets():
-        with suppress(CatalogError):
-            yield GoldenSet(name, tuple(bench.queries(name)))
-
-
-def _asks_the_same(golden: GoldenSet, runs: Sequence[EvalRun]) -> bool:
-    ids = {query.id for query in golden}
-    return all(ids.issuperset(run.lists) for run in runs)
-
-
-def _axis(interval: Interval) -> tuple[float, float]:
-    """Return the place and width of an interval of shares, of 100."""
-    return round(100 * interval.low, 2), round(100 * (interval.high - interval.low), 2)

@@ -29,7 +29,7 @@ from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
 from catalog.interfaces.server.crash_log import log_bug
-from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.http_errors import http_status, with_headers
 from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.search import PAUSE, head_view, search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from starlette.requests import Request
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.calls import LocalEngine
@@ -93,12 +93,9 @@ def page_routes(
     ``compared`` are backends to offer in addition to our own, ``golden`` the folder of the golden
     sets, by default ``golden`` in the home.
     """
-    site = Site(engine, workers, serve.tokens(), compared, golden)
-    own = site.routes()
-    app = Starlette(
-        routes=own,
-        exception_handlers={CatalogError: _show_error, HTTPException: _show_error},
-    )
+    own = Site(engine, workers, serve.tokens(), compared, golden).routes()
+    shows = {CatalogError: _show_error, HTTPException: _show_error}
+    app = Starlette(routes=own, exception_handlers=shows)
     alone = serve.model_copy(update={"allowed_origins": ()})  # no other site's page reads this one
     is_open = frozenset([LOGIN, *map(_asset_path, _ASSETS)])
     guarded = guard_app(_with_headers(app), address, alone, open_paths=is_open, login=LOGIN)
@@ -116,9 +113,7 @@ class Site:
         compared: Sequence[str],
         golden: Path | None,
     ) -> None:
-        self._engine = engine
-        self._workers = workers
-        self._tokens = tokens
+        self._engine, self._workers, self._tokens = engine, workers, tokens
         self._compared, self._golden = compared, golden
 
     @cached_property
@@ -176,11 +171,13 @@ class Site:
         module_name, view, save = _WORKBENCH[request.url.path]
         module = import_module(f"{__package__}.{module_name}")
         if request.method == "GET":
-            pairs = request.query_params.multi_items()
-            template = f"{request.url.path[1:]}.html.j2"
-            return await self._show(
-                request, template, lambda: getattr(module, view)(self._bench, pairs)
-            )
+
+            def make() -> Response:
+                shown = getattr(module, view)(self._bench, request.query_params.multi_items())
+                template = f"{request.url.path[1:]}.html.j2"
+                return render(request, template, shown, shown.get("status", 200))
+
+            return await self._run(make)
         form = await read_form(request)
 
         def keep() -> str:
@@ -264,15 +261,6 @@ class Site:
         response.delete_cookie(PASS)
         return response
 
-    async def _show(self, request: Request, template: str, view: Callable[[], View]) -> Response:
-        """Make and render a view in a worker thread."""
-
-        def make() -> Response:
-            shown = view()
-            return render(request, template, shown, shown.get("status", 200))
-
-        return await self._run(make)
-
     async def _run(self, work: Callable[[], ResultT]) -> ResultT:
         with asked_at("http"):
             return await self._workers.run(work)
@@ -339,13 +327,10 @@ def _asset_bytes(name: str) -> tuple[bytes, str]:
 
 
 async def _asset(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _ASSETS:
+    if (name := request.path_params["name"]) not in _ASSETS:
         raise HTTPException(404, "no such file")
-    content, _ = _asset_bytes(name)
-    return Response(
-        content, media_type=_ASSETS[name], headers={"cache-control": f"max-age={_YEAR}, immutable"}
-    )
+    headers = {"cache-control": f"max-age={_YEAR}, immutable"}
+    return Response(_asset_bytes(name)[0], headers=headers, media_type=_ASSETS[name])
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
@@ -366,14 +351,6 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
         if any(name == b"cookie" and PASS.encode() in value for name, value in scope["headers"]):
             own[b"cache-control"] = b"no-store"  # after signing out, "Back" shows nothing
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = list(message.get("headers", ()))
-                names = {name for name, _ in given}
-                given += [(name, value) for name, value in own.items() if name not in names]
-                message = {**message, "headers": given}
-            await send(message)
-
-        await app(scope, receive, send_with_headers)
+        await app(scope, receive, with_headers(send, own.items()))
 
     return answer
