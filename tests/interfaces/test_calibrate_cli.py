@@ -37,7 +37,7 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
     def opened(context):
         return open_library(tmp_path / "home", WordEncoder(), **settings)
 
-    monkeypatch.setattr("catalog.retrieval.parts.get_reranker", lambda *_, **__: reranker)
+    monkeypatch.setattr("catalog.retrieval.rerank.get_reranker", lambda *_, **__: reranker)
     for module in (golden, verbs):
         monkeypatch.setattr(module, "open_library", opened)
 

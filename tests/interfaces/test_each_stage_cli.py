@@ -44,7 +44,7 @@ def reranker(monkeypatch):
     """What reranks from now on."""
 
     def use(made):
-        monkeypatch.setattr("catalog.retrieval.parts.get_reranker", lambda *_, **__: made)
+        monkeypatch.setattr("catalog.retrieval.rerank.get_reranker", lambda *_, **__: made)
         return made
 
     use(ScriptedReranker(1.0))

@@ -470,7 +470,7 @@ def test_eval_reports_failures(catalog, golden):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--mode", "magic"], 1, "no mode 'magic'; modes: lexical, vector, hybrid"),
+        (["--mode", "magic"], 2, "'magic'; one of lexical, vector, hybrid"),
         (["--beir", "."], 2, "either --golden or --beir"),
         (["-d", "nope"], 1, "no dataset 'nope'"),
         (["--backend", "nope"], 1, "no search 'nope'"),

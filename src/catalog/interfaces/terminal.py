@@ -15,26 +15,23 @@ from catalog.interfaces.wrapping import LEAST_COLUMNS, display_width, fit, short
 from catalog.retrieval.citations import format_headings, format_shown_place
 
 if TYPE_CHECKING:
-    from catalog.core.answers import (
-        Abstained,
-        Answer,
-        AnswerCitation,
-        AnswerEvent,
-        AnswerSentence,
-        Artifact,
-    )
+    from catalog.core.answers import Answer, AnswerEvent, AnswerSentence, Artifact
     from catalog.core.results import (
         CatalogEntry,
         CatalogPage,
-        Contribution,
         Explanation,
-        Reranked,
         SearchResult,
         SearchResults,
         StageReport,
     )
 
+_INDENT = "    "
 _LONGEST_DATE = 40  # characters; the text there may not be a date
+_LANGUAGES_SHOWN = 3
+_QUERY_SHOWN = 60  # characters of an expansion
+_EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
+_LEAST_TITLE = 8  # columns
+_COPIES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +63,6 @@ class TerminalText(NamedTuple):
         return cls("".join(f"{line}\n" for line in out), "".join(f"{line}\n" for line in err))
 
 
-_LANGUAGES_SHOWN = 3
-
-
 def render(verb: str, result: Any, form: Form) -> TerminalText:
     """Return the text that the verb's command prints for a result."""
     if form.json:
@@ -79,23 +73,23 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
         case "search":
             return passages_text(result, form)
         case "ask":
-            return answer_text(result, form)
+            return _answer_text(result, form)
         case "generate":
-            return artifact_text(result)
+            return _artifact_text(result)
         case "get":
             lines = _document_lines(result, numbers=form.numbers)
             return TerminalText.of_lines(lines, map(complaint, result["notes"]))
         case "multi_get":
             return documents_text(result, numbers=form.numbers)
         case "browse":
-            return catalog_text(result, form.width)
+            return TerminalText.of_lines(_catalog_lines(result, form.width), _page_account(result))
         case "status":
             lines = (fit(safe(line), form.width, " " * 17) for line in _status_lines(result))
             return TerminalText.of_lines(lines)
     raise ValueError(f"no text for {verb!r}")
 
 
-def format_duration(ms: float) -> str:
+def _duration(ms: float) -> str:
     """Return ``85 ms``, ``2.1 s`` or ``3 min 5 s``."""
     if ms < 1000:
         return f"{ms:.0f} ms"
@@ -103,19 +97,16 @@ def format_duration(ms: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def catalog_text(page: CatalogPage, width: int | None = None) -> TerminalText:
-    """Return the page's documents; for standard error their number by type.
+# The documents of a listing, documents, and the store's status.
 
-    All but names is wrapped to ``width`` columns, if given.
-    """
+
+def _page_account(page: CatalogPage) -> Iterator[str]:
+    first, last = page.offset + 1, page.offset + len(page.entries)
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
-    last = page.offset + len(page.entries)
-    extent = f"{page.offset + 1}-{last} of {page.total}" if page.entries else f"0 of {page.total}"
-    counts = f"{extent} {_documents(page)}{f' ({types})' if types else ''}"
-    account = safe(f"{counts} in {format_duration(page.elapsed_ms)}")
-    return TerminalText.of_lines(
-        _catalog_lines(page, width), [account, *map(complaint, page.notes)]
-    )
+    extent = f"{first}-{last} of" if page.entries else "0 of"
+    documents = counted(page.total, "document") + (f" ({types})" if types else "")
+    yield safe(f"{extent} {documents} in {_duration(page.elapsed_ms)}")
+    yield from map(complaint, page.notes)
 
 
 def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
@@ -123,42 +114,29 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
         name = entry.path if page.dataset else entry.source_doc_id
         yield safe(f"[{number}] {one_line(name)}  #{entry.docid}")
         file = entry.path.rpartition("/")[2]
+        told = [_entry_facts(entry)]
         if entry.title not in (entry.path, file, file.rpartition(".")[0]):
-            yield fit(safe(f"    {one_line(entry.title)}"), width)
-        yield fit(safe(f"    {_entry_facts(entry)}"), width)
+            told.insert(0, one_line(entry.title))
         if entry.matching is not None:
-            yield fit(safe(f"    {_describe_places(entry)}"), width)
-        elif entry.summary:
-            summary = safe(f"    {one_line(entry.summary)}")
-            yield from [summary] if width is None else wrap(summary, width, "    ")
+            more = entry.matching - len(entry.places)
+            places = one_line(", ".join(entry.places)) + (f" and {more:,} more" if more else "")
+            told.append(f"{counted(entry.matching, 'passage')}: {places}")
+        yield from (fit(safe(f"{_INDENT}{line}"), width) for line in told)
+        if entry.matching is None and entry.summary:
+            yield from wrap(safe(f"{_INDENT}{one_line(entry.summary)}"), width, _INDENT)
         yield ""
     if page.total == 0:
         yield fit(safe(f"No document in {' or '.join(page.datasets)} matches."), width)
     elif not page.entries:
-        yield fit(
-            f"There is no document {page.offset + 1}: the listing has {page.total} "
-            f"{_documents(page)}.",
-            width,
-        )
-
-
-def _describe_places(entry: CatalogEntry) -> str:
-    """Return how many passages contain the words, and where the first of them are."""
-    more = entry.matching - len(entry.places) if entry.matching else 0
-    count = "1 passage" if entry.matching == 1 else f"{entry.matching:,} passages"
-    return f"{count}: {one_line(', '.join(entry.places))}{f' and {more:,} more' if more else ''}"
-
-
-def _documents(page: CatalogPage) -> str:
-    return "document" if page.total == 1 else "documents"
+        total = counted(page.total, "document")
+        yield fit(f"There is no document {page.offset + 1}: the listing has {total}.", width)
 
 
 def _entry_facts(entry: CatalogEntry) -> str:
     """Return type, date, size and tags of a document, where known."""
     date = one_line(display_date(entry.date or ""))[:_LONGEST_DATE]
     count, unit = (entry.characters, "character") if entry.bytes is None else (entry.bytes, "byte")
-    passages = "1 passage" if entry.chunks == 1 else f"{entry.chunks:,} passages"
-    size = f"{count:,} {unit}{'' if count == 1 else 's'} in {passages}"
+    size = f"{counted(count, unit)} in {counted(entry.chunks, 'passage')}"
     tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)
     return "  ".join(filter(None, (entry.file_type, date, size, tags)))
 
@@ -190,17 +168,6 @@ def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
     return describe_shaping(preset, settings) if settings else "settings its next update will note"
 
 
-def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
-    """Return the place a dataset came from, and its preset and settings; a role sees none."""
-    if "root" not in dataset:
-        return []
-    if not dataset["root"] and not dataset["settings"]:
-        return ["made by a pipeline"]
-    origin = describe_origin(dataset["preset"], dataset["settings"])
-    place = f"from {dataset['root']}" if dataset["root"] else "without a folder"
-    return [place, f"made with {origin}"]
-
-
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
@@ -209,38 +176,34 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
         if name != "datasets" and value is not None:  # a store without vectors has no model yet
             yield f"{name:16} {value}"
     for dataset in status["datasets"]:
-        yield f"dataset          {_describe_dataset(dataset)}"
+        yield f"dataset          {dataset['dataset']}: {', '.join(_dataset_facts(dataset))}"
     if not status["datasets"]:
         yield "no dataset yet: create one with 'catalog index build FOLDER'"
 
 
+def _dataset_facts(dataset: Mapping[str, Any]) -> Iterator[str]:
+    """Yield counts, languages, and where a dataset came from, which a role does not see."""
+    yield counted(dataset["documents"], "document")
+    yield count_passages(dataset["chunks"], dataset["embedded"])
+    if languages := list(dataset.get("languages", ())):
+        yield f"in {', '.join(languages[:_LANGUAGES_SHOWN])}"
+    if "root" in dataset and not dataset["root"] and not dataset["settings"]:
+        yield "made by a pipeline"
+    elif "root" in dataset:
+        yield f"from {dataset['root']}" if dataset["root"] else "without a folder"
+        yield f"made with {describe_origin(dataset['preset'], dataset['settings'])}"
+
+
 def count_passages(passages: int, embedded: int) -> str:
     """Return ``23 passages, all embedded``, or the share that is, in per cent rounded down."""
-    noun = "passage" if passages == 1 else "passages"
+    count = counted(passages, "passage")
     if embedded == passages:
-        return f"{passages:,} {noun}{', all embedded' * (passages > 0)}"
+        return f"{count}{', all embedded' * (passages > 0)}"
     share = embedded / passages  # as a search's notes say it
-    return f"{passages:,} {noun}, {embedded:,} embedded ({math.floor(100 * share)} %)"
-
-
-def _describe_dataset(dataset: Mapping[str, Any]) -> str:
-    languages = ", ".join(list(dataset.get("languages", ()))[:_LANGUAGES_SHOWN])
-    parts = [
-        counted(dataset["documents"], "document"),
-        count_passages(dataset["chunks"], dataset["embedded"]),
-        *([f"in {languages}"] if languages else []),
-        *_describe_source(dataset),
-    ]
-    return f"{dataset['dataset']}: {', '.join(parts)}"
+    return f"{count}, {embedded:,} embedded ({math.floor(100 * share)} %)"
 
 
 # Passages, and how the search went.
-
-_QUERY_SHOWN = 60  # characters of an expansion
-_EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
-_INDENT = "    "
-_LEAST_TITLE = 8  # columns
-_COPIES_SHOWN = 3
 
 
 def passages_text(results: SearchResults, form: Form) -> TerminalText:
@@ -250,15 +213,14 @@ def passages_text(results: SearchResults, form: Form) -> TerminalText:
     passage refers to that.
     """
     return TerminalText.of_lines(
-        _passage_lines(results, form), _account_lines(results, explain=form.explain)
+        _passage_lines(results, form), _search_account(results, explain=form.explain)
     )
 
 
 def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
     if results.low_confidence and len(results) > 0:
         doubt = "low confidence: perhaps none of these passages answers the query"
-        yield fit(doubt, form.width)
-        yield ""
+        yield from (fit(doubt, form.width), "")
     ranks = {result.rank for result in results}
     for result in results:
         dataset = result.dataset if len(results.datasets) > 1 else ""
@@ -270,9 +232,8 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
         if results.searched is not None:
             lines.append(one_line(results.searched))
         if results.nearest:
-            lines.append(
-                f"Nearest without these conditions: {one_line(', '.join(results.nearest))}"
-            )
+            nearest = one_line(", ".join(results.nearest))
+            lines.append(f"Nearest without these conditions: {nearest}")
         yield from (fit(safe(line), form.width) for line in lines)
 
 
@@ -285,23 +246,28 @@ def _result_lines(
     """
     evidence = result.evidence
     yield from _first_lines(result, dataset, form.width)
-    width = None if form.width is None else max(LEAST_COLUMNS, form.width - len(_INDENT))
     if evidence is None:
-        bold = form.bold
-        yield from (f"{_INDENT}{line}" for line in snippet_lines(result, width=width, bold=bold))
+        width = None if form.width is None else max(LEAST_COLUMNS, form.width - len(_INDENT))
+        lines = snippet_lines(result, width=width, bold=form.bold)
+        yield from (f"{_INDENT}{line}" for line in lines)
     elif result.evidence_at != result.rank and result.evidence_at in told:
         yield f"{_INDENT}see [{result.evidence_at}]"
     else:
         from catalog.retrieval.recordings import cut_lines, format_lines
 
-        lines = cut_lines(evidence.lines, _EVIDENCE_SHOWN, anchors=evidence.anchors)
-        for line in map(safe, format_lines(lines, evidence.best_sentence, _INDENT)):
-            yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
+        spoken = cut_lines(evidence.lines, _EVIDENCE_SHOWN, anchors=evidence.anchors)
+        for line in map(safe, format_lines(spoken, evidence.best_sentence, _INDENT)):
+            yield from wrap(line, form.width, 2 * _INDENT)
     if result.link is not None:
         yield safe(f"{_INDENT}{result.link}")
     if result.also_in:
-        line = safe(f"{_INDENT}also in {_other_places(result, within=bool(dataset))}")
-        yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
+        places = [
+            f"{f'{other.dataset}:' if dataset else ''}{one_line(format_shown_place(other))}"
+            for other in result.also_in
+        ]
+        more = len(places) - _COPIES_SHOWN
+        others = ", ".join(places[:_COPIES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield from wrap(safe(f"{_INDENT}also in {others}"), form.width, 2 * _INDENT)
     if form.explain:
         facts = [f"#{result.docid}  {one_line(', '.join(result.tags))}".rstrip()]
         if result.explain is not None:
@@ -309,33 +275,21 @@ def _result_lines(
         yield from (fit(safe(f"{_INDENT}{line}"), form.width) for line in facts)
 
 
-def _other_places(result: SearchResult, *, within: bool) -> str:
-    """Return where else the text stands, ``within`` which datasets, and how many more there are."""
-    shown = [
-        f"{f'{other.dataset}:' if within else ''}{one_line(format_shown_place(other))}"
-        for other in result.also_in[:_COPIES_SHOWN]
-    ]
-    more = len(result.also_in) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
 def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Iterator[str]:
     """Yield title and headings, place and number; the place on a separate line if space is short.
 
     Then the title is shortened, but never the place, because ``get`` takes it.
     """
-    evidence = result.evidence
     within = f"{dataset}:" if dataset else ""
-    if evidence is not None:
-        title, place = f"{within}{evidence.media}", result.modality.replace("_", " ")
+    if result.evidence is not None:
+        title, place = f"{within}{result.evidence.media}", result.modality.replace("_", " ")
     else:
         title, place = _title(result), f"{within}{format_shown_place(result)}"
         title += " (quoted)" if result.modality == "quote" else ""
         if result.original is not None:
             place = f"{result.original} — {place}"
     title, place = safe(one_line(title)), safe(one_line(place))
-    number = result.certainty
-    rank = f"[{result.rank}] "
+    rank, number = f"[{result.rank}] ", result.certainty
     whole = f"{rank}{' — '.join(filter(None, (title, place)))}  {number}"
     if width is None or display_width(whole) <= width or not title:
         yield whole
@@ -350,33 +304,29 @@ def _title(result: SearchResult) -> str:
     others = result.sections[len(result.heading_path) :]
     name = result.path.rpartition("/")[2]
     title = one_line(result.title)
-    if title in (result.path, name, name.rpartition(".")[0]):
-        title = ""
     path = [one_line(heading) for heading in result.heading_path]
-    if title and title not in (*path[:1], *others[:1]):
-        path = [title, *path]
-    return format_headings(path, others)
+    known = (result.path, name, name.rpartition(".")[0], "", *path[:1], *others[:1])
+    return format_headings(path if title in known else [title, *path], others)
 
 
-def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
+def _search_account(results: SearchResults, *, explain: bool) -> Iterator[str]:
     """Yield the number of passages, notes and failures; with ``explain`` also the stages."""
-    shown = len(results)
-    count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
-    whose = [] if results.agent is None else [f"as agent {one_line(results.agent)}"]
-    yield safe("; ".join([count, *whose, *_query_notes(results.stages)]))
+    told = [f"{counted(len(results), 'passage')} in {_duration(results.elapsed_ms)}"]
+    if results.agent is not None:
+        told.append(f"as agent {one_line(results.agent)}")
+    # of changes to the query itself, for example that it was cut
+    notes = [stage.note for stage in results.stages if stage.name == "normalise" and stage.note]
+    yield safe("; ".join([*told, *map(one_line, notes)]))
     if explain:
         yield from map(safe, stage_lines(results.stages))
     yield from map(complaint, results.notes)
-    for stage in results.stages:
+    yield from _failed_stages(results.stages)
+
+
+def _failed_stages(stages: Iterable[StageReport]) -> Iterator[str]:
+    for stage in stages:
         if stage.status == "failed":
             yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")
-
-
-def _query_notes(stages: Sequence[StageReport]) -> Iterator[str]:
-    """Yield notes on changes to the query itself, for example that it was cut."""
-    for stage in stages:
-        if stage.name == "normalise" and stage.note:
-            yield one_line(stage.note)
 
 
 def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:
@@ -389,63 +339,50 @@ def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:
 
 def explanation_lines(explain: Explanation) -> Iterator[str]:
     """Yield the score as a tree of its parts, six decimals each; the last may be a digit off."""
-    lists = [_contribution_line(part) for part in explain.contributions]
+    lists = []
+    for part in explain.contributions:
+        query = shorten(one_line(part.query), _QUERY_SHOWN)
+        expansion = f', expansion "{query}",' if part.origin == "expansion" else ""
+        lists.append(
+            f"{part.contribution:+.6f}  {part.leg} ({part.engine}){expansion} rank {part.rank}, "
+            f"score {part.raw_score:.4f}, weight {part.weight:.4g}"
+        )
     if explain.bonus:
         kind = "top-rank" if explain.fusion == "rrf" else "words"
         lists.append(f"{explain.bonus:+.6f}  {kind} bonus")
     if (recency := explain.recency) is not None:
-        half_life = f"half-life {recency.half_life_days:g} days"
         lists.append(
-            f"×{recency.factor:.6f}  recency ({recency.age_days:.0f} days old, {half_life})"
+            f"×{recency.factor:.6f}  recency ({recency.age_days:.0f} days old, "
+            f"half-life {recency.half_life_days:g} days)"
         )
+    branches = [f"├─ {line}" for line in lists[:-1]] + [f"└─ {line}" for line in lists[-1:]]
     reranked = explain.rerank
     if reranked is None:
         yield f"score {explain.score:.6f} ({explain.fusion})"
-        yield from _branches(lists)
+        yield from branches
         return
     yield f"score {explain.score:.6f}"
     yield (
         f"├─ fused ({explain.fusion}) {explain.fused:.6f} → {reranked.fused_part:.6f} "
         f"of the {reranked.blend} blend"
     )
-    yield from (f"│  {line}" for line in _branches(lists))
-    yield f"└─ {_rerank_line(reranked)}"
-
-
-def _branches(lines: Sequence[str]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        yield f"{'└─' if number == len(lines) else '├─'} {line}"
-
-
-def _contribution_line(part: Contribution) -> str:
-    expansion = f", expansion {_quoted(part.query)}," if part.origin == "expansion" else ""
-    return (
-        f"{part.contribution:+.6f}  {part.leg} ({part.engine}){expansion} rank {part.rank}, "
-        f"score {part.raw_score:.4f}, weight {part.weight:.4g}"
-    )
-
-
-def _rerank_line(reranked: Reranked) -> str:
-    model = reranked.model.rsplit("/", 1)[-1]
+    yield from (f"│  {line}" for line in branches)
     score = "not read" if reranked.raw_score is None else f"score {reranked.raw_score:.4f}"
     if reranked.relevance is not None:
         score += f", relevance {100 * reranked.relevance:.0f} %"
-    return f"reranked ({model}) rank {reranked.rank} before, {score} → {reranked.rerank_part:+.6f}"
-
-
-def _quoted(query: str) -> str:
-    line = one_line(query)
-    return f'"{line}"' if len(line) <= _QUERY_SHOWN else f'"{line[: _QUERY_SHOWN - 1].rstrip()}…"'
+    yield (
+        f"└─ reranked ({reranked.model.rsplit('/', 1)[-1]}) rank {reranked.rank} before, {score} "
+        f"→ {reranked.rerank_part:+.6f}"
+    )
 
 
 # Answers: sentences, sources, and what to know.
 
 
-def answer_text(answer: Answer, form: Form) -> TerminalText:
+def _answer_text(answer: Answer, form: Form) -> TerminalText:
     """Return the answer and its sources; for standard error how it was made, and notes."""
-    return TerminalText.of_lines(
-        [*_answer_lines(answer, form), *source_lines(answer, form)], account_lines(answer)
-    )
+    lines = [*_wrapped(answer.text, form.width), *_source_lines(answer, form.width)]
+    return TerminalText.of_lines(lines, _answer_account(answer))
 
 
 def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, None, TerminalText]:
@@ -467,35 +404,53 @@ def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, N
         answer = event.answer or answer
     assert answer is not None
     if written != answer.text:
-        whole = answer_text(answer, form)
+        whole = _answer_text(answer, form)
         return whole._replace(out=("\n\n" if written else "") + whole.out)
-    rest = TerminalText.of_lines(source_lines(answer, form), account_lines(answer))
+    rest = TerminalText.of_lines(_source_lines(answer, form.width), _answer_account(answer))
     return rest._replace(out=f"\n{rest.out}")
 
 
-def source_lines(answer: Answer, form: Form) -> Iterator[str]:
+def _wrapped(text: str, width: int | None) -> Iterator[str]:
+    for line in safe(text).split("\n"):
+        yield from wrap(line, width)
+
+
+def _source_lines(answer: Answer, width: int | None) -> Iterator[str]:
     """Yield the sources by number or, without an answer, the nearest documents."""
-    if answer.abstained is not None:
-        yield from _abstention_lines(answer.abstained, form)
+    if (abstained := answer.abstained) is not None:
+        near = [f"nearest: {one_line(f'{one.path} — {one.title}')}" for one in abstained.nearest]
+        lines = [f"why: {abstained.reason}", *near, abstained.ingest]
+        yield from (fit(safe(line), width) for line in lines)
         return
     by_rank = {result.rank: result for result in answer.results}
     yield ""
     for citation in answer.citations:
-        result = by_rank[citation.rank]
-        yield from _citation_lines(citation, result, len(answer.results.datasets), form.width)
+        place = format_shown_place(
+            by_rank[citation.rank].model_copy(update={"snippet_locator": citation.locator})
+        )
+        within = f"{citation.dataset}:" if len(answer.results.datasets) > 1 else ""
+        doubt = "" if citation.verified else "  (does not support it)"
+        place = safe(f"{within}{place}{doubt}")
+        source = safe(f"[{citation.n}] {one_line(citation.citation)}")
+        if width is None or display_width(f"{source} — {place}") <= width:
+            yield f"{source} — {place}"
+        else:
+            yield from (fit(source, width), f"{_INDENT}{place}")
+        if citation.link is not None:
+            yield safe(f"{_INDENT}{citation.link}")
 
 
-def account_lines(answer: Answer) -> Iterator[str]:
-    """Yield the writer of the answer, the number of passages, the time, and the notes."""
-    yield _account(answer.model, len(answer.results), answer.elapsed_ms)
+def _answer_account(answer: Answer) -> Iterator[str]:
+    yield _writer(answer)
     yield from map(complaint, answer.notes)
     yield from _doubt_lines(answer.sentences, answer.stages)
 
 
-def _account(model: str | None, count: int, ms: float) -> str:
-    who = f"by {one_line(model)}, " if model else ""
-    passages = f"{count} passage{'' if count == 1 else 's'}"
-    return safe(f"{who}from {passages} in {format_duration(ms)}")
+def _writer(made: Answer | Artifact) -> str:
+    who = f"by {one_line(made.model)}, " if made.model else ""
+    return safe(
+        f"{who}from {counted(len(made.results), 'passage')} in {_duration(made.elapsed_ms)}"
+    )
 
 
 def _doubt_lines(
@@ -506,12 +461,10 @@ def _doubt_lines(
         if not sentence.supported:
             start = one_line(sentence.text)[:60]
             yield complaint(f"unsupported: {start!r}: {'; '.join(sentence.reasons)}")
-    for stage in stages:
-        if stage.status == "failed":
-            yield complaint(f"stage {stage.name} failed: {one_line(stage.note)}")
+    yield from _failed_stages(stages)
 
 
-def artifact_text(artifact: Artifact) -> TerminalText:
+def _artifact_text(artifact: Artifact) -> TerminalText:
     """Return the artifact in Markdown; for standard error its making, and the missing parts."""
     empty: dict[str, list[str]] = {}
     for section in artifact.sections:
@@ -519,41 +472,6 @@ def artifact_text(artifact: Artifact) -> TerminalText:
             empty.setdefault(section.reason, []).append(section.heading.lstrip("# "))
     missing = [f"{', '.join(names)}: {reason}" for reason, names in empty.items()]
     sentences = [one for section in artifact.sections for one in section.sentences]
-    account = [
-        _account(artifact.model, len(artifact.results), artifact.elapsed_ms),
-        *map(complaint, (*missing, *artifact.notes)),
-        *_doubt_lines(sentences, artifact.stages),
-    ]
+    notes = map(complaint, (*missing, *artifact.notes))
+    account = [_writer(artifact), *notes, *_doubt_lines(sentences, artifact.stages)]
     return TerminalText.of_lines(map(safe, artifact.markdown.split("\n")), account)
-
-
-def _answer_lines(answer: Answer, form: Form) -> Iterator[str]:
-    yield from _wrapped(answer.text, form.width)
-
-
-def _wrapped(text: str, width: int | None) -> Iterator[str]:
-    for line in safe(text).split("\n"):
-        yield from [line] if width is None else wrap(line, width)
-
-
-def _citation_lines(
-    citation: AnswerCitation, result: SearchResult, datasets: int, width: int | None
-) -> Iterator[str]:
-    within = f"{citation.dataset}:" if datasets > 1 else ""
-    shown = result.model_copy(update={"snippet_locator": citation.locator})
-    place = f"{within}{format_shown_place(shown)}"
-    doubt = "" if citation.verified else "  (does not support it)"
-    source, place = safe(f"[{citation.n}] {one_line(citation.citation)}"), safe(f"{place}{doubt}")
-    if width is None or display_width(f"{source} — {place}") <= width:
-        yield f"{source} — {place}"
-    else:
-        yield fit(source, width)
-        yield f"{_INDENT}{place}"
-    if citation.link is not None:
-        yield safe(f"{_INDENT}{citation.link}")
-
-
-def _abstention_lines(abstained: Abstained, form: Form) -> Iterator[str]:
-    lines = [f"why: {abstained.reason}"]
-    lines += [f"nearest: {one_line(f'{near.path} — {near.title}')}" for near in abstained.nearest]
-    yield from (fit(safe(line), form.width) for line in [*lines, abstained.ingest])

@@ -33,15 +33,6 @@ _SOURCE_TYPES_TEXT = """
 _SOURCE_TYPES = frozenset(_SOURCE_TYPES_TEXT.split())
 
 
-def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> list[str]:
-    """Return the lines of the snippet, safe to print; matches are bold if wanted.
-
-    An ellipsis stands where a sentence or paragraph goes on. ``width`` is in columns: prose is
-    wrapped to it, lines of code and tables are cut. With ``None`` every line is as in the file.
-    """
-    return [line.rstrip() for line in _lines(result, width, bold=bold)]
-
-
 class _Line(NamedTuple):
     start: int
     end: int
@@ -49,7 +40,12 @@ class _Line(NamedTuple):
     is_prose: bool
 
 
-def _lines(result: SearchResult, width: int | None, *, bold: bool) -> Iterator[str]:
+def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> Iterator[str]:
+    """Yield the lines of the snippet, safe to print; matches are bold if wanted.
+
+    An ellipsis stands where a sentence or paragraph goes on. ``width`` is in columns: prose is
+    wrapped to it, lines of code and tables are cut. With ``None`` every line is as in the file.
+    """
     text, passage = _visible(result.snippet), _visible(result.text)
     before, _, after = passage.partition(text or "\n")
     begins_within = result.start_offset > 0 and text.lstrip()[:1].islower()
@@ -66,12 +62,13 @@ def _lines(result: SearchResult, width: int | None, *, bold: bool) -> Iterator[s
             matches = [(low - by, high - by) for low, high in matches]
         if is_prose and number == len(lines) - 1 and ends_within:
             line = f"{line.rstrip()}{_ELLIPSIS}"
-        if width is None or not is_prose:
-            yield crop(line, width, matches if bold else (), matches[0][0] if matches else 0)
-        else:
+        styled = matches if bold else ()
+        if width is None or is_prose:
             item = _ITEM.match(line)
-            hanging = " " * display_width(item[0]) if item else ""
-            yield from wrap(line, width, hanging, bold=matches if bold else ())
+            shown = wrap(line, width, " " * display_width(item[0] if item else ""), bold=styled)
+        else:
+            shown = [crop(line, width, styled, matches[0][0] if matches else 0)]
+        yield from (one.rstrip() for one in shown)
 
 
 def _split(text: str, result: SearchResult, before: str, *, is_joined: bool) -> list[_Line]:

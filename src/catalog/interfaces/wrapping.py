@@ -36,12 +36,14 @@ def shorten(text: str, width: int) -> str:
 
 
 def wrap(
-    text: str, width: int, indent: str = "", *, bold: Sequence[tuple[int, int]] = ()
+    text: str, width: int | None, indent: str = "", *, bold: Sequence[tuple[int, int]] = ()
 ) -> list[str]:
     """Return one line of text as lines of at most ``width`` columns, all but the first indented.
 
-    The ranges ``bold`` of the text are bold.
+    The ranges ``bold`` of the text are bold. Without a width it is one line.
     """
+    if width is None:
+        return [_styled(_with_bold(text, bold)) if bold else text]
     lead = text[: len(text) - len(text.lstrip())]
     if not text.strip():
         return [""]
@@ -54,24 +56,20 @@ def wrap(
     return [lead + first, *(indent + other for other in others)]
 
 
-def crop(text: str, width: int | None, bold: Sequence[tuple[int, int]], first: int = 0) -> str:
+def crop(text: str, width: int, bold: Sequence[tuple[int, int]], first: int = 0) -> str:
     """Return a line of code or of a table, cut to ``width`` columns so that it shows ``first``."""
-    line = _with_bold(text, bold)
-    if width is None:
-        return _styled(line)
+    line, head = _with_bold(text, bold), ""
     if display_width(text.expandtabs(_TAB)) > width:
-        is_near = display_width(text[:first].expandtabs(_TAB)) < width - 1
-        begin = 0 if is_near else first - width // 3
-        line = line[begin:]
+        if display_width(text[:first].expandtabs(_TAB)) >= width - 1:
+            begin = max(0, first - width // 3)
+            line, head = line[begin:], "…" * (begin > 0)
         line.expand_tabs(_TAB)
-        head = "…" * (begin > 0)
         if line.cell_len > width - len(head):
             line.truncate(width - len(head) - 1)
             line.rstrip()
             line.append("…")
-        return head + _styled(line)
     line.expand_tabs(_TAB)
-    return _styled(line)
+    return head + _styled(line)
 
 
 def _with_bold(text: str, ranges: Sequence[tuple[int, int]]) -> Text:

@@ -51,7 +51,7 @@ def paint(monkeypatch):
     monkeypatch.setattr(verbs, "open_library", lambda *_: FakeLibrary())
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(
-        verbs.verb_command("paint", PaintParams, "Paint some walls.", ("catalog paint red",))
+        verbs.verb_command("paint", PaintParams, "Paint some walls.", "catalog paint red")
     )
 
     def run(*arguments):

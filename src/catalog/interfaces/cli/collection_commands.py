@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from catalog.interfaces.cli.options import Printed, command, logged_settings
 from catalog.interfaces.cli.output import columns_of
@@ -26,9 +27,7 @@ app = typer.Typer(
 )
 NameOption = Annotated[
     str | None,
-    typer.Option(
-        "--collection", "-c", help="Name of the collection; default: IDX_COLLECTION__NAME."
-    ),
+    Option("--collection", "-c", help="Name of the collection; default: IDX_COLLECTION__NAME."),
 ]
 
 
@@ -36,25 +35,19 @@ NameOption = Annotated[
 @command
 def search_collection(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="Text to search for.")],
+    query: str = Argument(help="Text to search for."),
     collection: NameOption = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="How many passages.", show_default=False)
-    ] = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            "-f",
-            help="source_url=…, page_title=…, section=… or an indexed field; may be repeated.",
-        ),
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Least score of a passage.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show the report of each stage.")
-    ] = False,
+    top_k: int | None = Option(
+        None, "--top-k", "-k", help="How many passages.", show_default=False
+    ),
+    filters: list[str] | None = Option(
+        None,
+        "--filter",
+        "-f",
+        help="source_url=…, page_title=…, section=… or an indexed field; may be repeated.",
+    ),
+    threshold: float | None = Option(None, min=-1, max=1, help="Least score of a passage."),
+    explain: bool = Option(False, "--explain", help="Show the report of each stage."),
 ) -> Printed:
     """Find the passages nearest to a query; nothing is written to the collection.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import UserDict
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
@@ -132,12 +133,13 @@ def _print_version(is_wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
+    version: bool = Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Show the version and exit.",
+    ),
 ) -> None:
     """Find passages in your own documents, with exact citations."""
     del version

@@ -6,10 +6,10 @@ is indexed stays, and the next update that can be done catches up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from catalog.core.errors import MassDeletionError, SourceError, StoreBusyError
 from catalog.ingest.discovery import IGNORE_FILES, is_passed_over
@@ -57,14 +57,6 @@ def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[Sy
             folder.wait(LOOK_SECONDS)
 
 
-class _Place(NamedTuple):
-    """The folder to watch: the root or, where that is a file or missing, the folder it is in."""
-
-    folder: Path
-    device: int
-    inode: int
-
-
 class FolderWatch:
     """Watch a folder or file in a thread, from entering the ``with`` block to leaving it.
 
@@ -74,78 +66,77 @@ class FolderWatch:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._changed, self._stop, self._is_watching = Event(), Event(), Event()
-        self._problem = self._told = ""
         self._thread = Thread(target=self._watch, daemon=True)
-
-    def has_changed(self) -> bool:
-        """Return whether something changed since the last :meth:`wait`."""
-        return self._changed.is_set()
+        self.has_changed = self._changed.is_set  # since the last wait
 
     def wait(self, seconds: float) -> None:
         """Wait for a change since the last call, at most ``seconds``."""
         self._changed.wait(seconds)
         self._changed.clear()
-        problem, self._problem = self._problem, ""
-        if problem not in ("", self._told):
-            complain(
-                f"warning: changes are not reported ({problem}), so the folder is listed every "
-                f"{RETRY_SECONDS:g} s instead"
-            )
-            self._told = problem
 
     def _watch(self) -> None:
+        told = ""
         while not self._stop.is_set():
-            place = self._find_place()
-            pause = TICK_SECONDS
+            place, pause = self._find_place(), TICK_SECONDS
             try:
                 if place is not None:
                     self._watch_place(place)
-            except Exception as error:  # noqa: BLE001 - told by wait()
+            except Exception as error:  # noqa: BLE001 - told, and tried again
                 if self._find_place() == place:
-                    self._problem, pause = str(error), RETRY_SECONDS
+                    pause = RETRY_SECONDS
+                    if str(error) != told:
+                        told = str(error)
+                        complain(
+                            f"warning: changes are not reported ({told}), so the folder is listed "
+                            f"every {RETRY_SECONDS:g} s instead"
+                        )
             if place is not None:
                 self._changed.set()
             self._is_watching.set()
             self._stop.wait(pause)
 
-    def _watch_place(self, place: _Place) -> None:
+    def _watch_place(self, place: tuple[Path, int, int]) -> None:
         """Note changes until another folder is in this place, or the watch is stopped."""
         from watchfiles import watch
 
-        is_new = self._is_watching.is_set()
+        folder, is_new = place[0], self._is_watching.is_set()
         for changes in watch(
-            place.folder,
+            folder,
             watch_filter=None,
             stop_event=self._stop,
             rust_timeout=int(TICK_SECONDS * 1000),
             yield_on_timeout=True,
             raise_interrupt=False,
-            recursive=place.folder == self._root,
+            recursive=folder == self._root,
             ignore_permission_denied=True,
         ):
             self._is_watching.set()
             paths = [Path(path) for _, path in changes]
-            if is_new or self._concerns(paths, place):
+            if is_new or any(self._concerns(path, folder) for path in paths):
                 self._changed.set()
             is_new = False
             # A system may give the number of a deleted folder to the next one.
-            if place.folder in paths or self._find_place() != place:
+            if folder in paths or self._find_place() != place:
                 return
 
-    def _find_place(self) -> _Place | None:
+    def _find_place(self) -> tuple[Path, int, int] | None:
+        """Return the folder to watch, and its numbers: where the root is a file, the one above."""
         try:
             folder = self._root if self._root.is_dir() else self._root.parent
             info = folder.stat()
         except OSError:
             return None
-        return _Place(folder, info.st_dev, info.st_ino)
+        return folder, info.st_dev, info.st_ino
 
-    def _concerns(self, paths: Iterable[Path], place: _Place) -> bool:
-        """Return whether an update may read one of the paths."""
-        if place.folder != self._root:
-            return any(path.name == self._root.name or _is_about_files(path.name) for path in paths)
-        depth = len(place.folder.parts)
-        return any(_may_be_read(path.parts[depth:]) for path in paths)
+    def _concerns(self, path: Path, folder: Path) -> bool:
+        """Return whether an update may read a path in the watched folder."""
+        *within, name = path.parts[len(folder.parts) :] or ("",)
+        if any(is_passed_over(one, is_folder=True) for one in within):
+            return False
+        if name in IGNORE_FILES or is_metadata(name):  # these are about other files
+            return True
+        is_all = folder == self._root
+        return not is_passed_over(name, is_folder=True) if is_all else name == self._root.name
 
     def __enter__(self) -> FolderWatch:
         """Return when changes are recorded, or if they cannot be."""
@@ -155,15 +146,3 @@ class FolderWatch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-
-
-def _may_be_read(parts: Sequence[str]) -> bool:
-    *folders, name = parts or ("",)
-    if any(is_passed_over(folder, is_folder=True) for folder in folders):
-        return False
-    return not is_passed_over(name, is_folder=True) or _is_about_files(name)
-
-
-def _is_about_files(name: str) -> bool:
-    """Return whether a file holds ignore rules or metadata of other files."""
-    return name in IGNORE_FILES or is_metadata(name)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    JsonOption,
+    Printed,
     StoreOptions,
+    command,
     open_library,
     require_folder_of,
     store_options,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+from catalog.interfaces.cli.output import TerminalProgress, complain, say
 
 if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
@@ -33,8 +35,7 @@ app = typer.Typer(
     help="Check labelled queries (golden queries), and fit searches to them.", no_args_is_help=True
 )
 judge_app = typer.Typer(help="Show the judgements of people.", no_args_is_help=True)
-GoldenFile = Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")]
-NOT_READY = 1  # exit code
+GoldenFile = Annotated[Path, Argument(help="Labelled queries, JSON Lines.")]
 EXAMPLE = "book"  # dataset and preset of the example
 
 
@@ -65,13 +66,9 @@ def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = Non
 @app.command("calibrate")
 def calibrate(
     context: typer.Context,
-    golden: Annotated[
-        Path | None, typer.Option("--golden", help="Labelled queries, JSON Lines.")
-    ] = None,
+    golden: Path | None = Option(None, "--golden", help="Labelled queries, JSON Lines."),
     dataset: DatasetOption = None,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
-    ] = False,
+    undo: bool = Option(False, "--undo", help="Forget what was kept; needs no labelled queries."),
 ) -> None:
     """Fit relevance, and when to answer, to labelled queries.
 
@@ -152,17 +149,16 @@ def _fit_answers(
         f"{wrongly:.0%} of those with an answer and {rightly:.0%} of those without"
         for wrongly, rightly in map(decisions.refused, (fit.shift, 0.0))
     )
-    if not fit.wins:
+    if fit.wins:
+        gain = f"{fit.gain:+.3f} rightly decided (standard error {fit.error:.3f})"
+        yield f"  'ask' refuses {then}; before, {now}: {gain} on queries left out"
+    else:
         yield f"  'ask' decides as before, and refuses {now}: no shift wins on queries left out"
-        return
-    yield (
-        f"  'ask' refuses {then}; before, {now}: {fit.gain:+.3f} rightly decided (standard error "
-        f"{fit.error:.3f}) on queries left out"
-    )
 
 
 @judge_app.command("stats")
-def stats(file: GoldenFile, json: JsonOption = False) -> None:
+@command
+def stats(file: GoldenFile) -> Printed:
     """Show which search people prefer, whether that is decided, and how far people agree.
 
     You may look after every choice: the chance of a wrong decision is at most 5 % in all.
@@ -175,42 +171,30 @@ def stats(file: GoldenFile, json: JsonOption = False) -> None:
     from catalog.evaluation.judging import find_conflicts, measure_agreement, preference_tests
 
     golden = read_golden(file)
-    tests, conflicts = preference_tests(golden), list(find_conflicts(golden))
-    agreements = measure_agreement(golden.queries)
-    if json:
-        print_json(
-            {
-                "golden": golden.name,
-                "questions": len(golden),
-                "preferences": [{**asdict(one), "verdict": one.verdict} for one in tests],
-                "agreement": [asdict(one) for one in agreements],
-                "conflicts": [
-                    {"query": one.query.id, "path": one.path, "grades": one.grades}
-                    for one in conflicts
-                ],
-            }
-        )
-        return
-    for test in tests:
-        say(*_test_lines(test, len(golden)))
-    if not tests:
-        say(f"no preference in {counted(len(golden), 'question')}")
-    say(*map(str, agreements))
-    for conflict in conflicts:
-        grades = ", ".join(f"{person} {grade}" for person, grade in conflict.grades.items())
-        say(f"conflict: {conflict.query.id} {conflict.path}: {grades}")
+    tests, agreements = preference_tests(golden), measure_agreement(golden.queries)
+    conflicts = [(one.query.id, one.path, one.grades) for one in find_conflicts(golden)]
+    data = {
+        "golden": golden.name,
+        "questions": len(golden),
+        "preferences": [{**asdict(one), "verdict": one.verdict} for one in tests],
+        "agreement": [*map(asdict, agreements)],
+        "conflicts": [dict(zip(("query", "path", "grades"), it, strict=True)) for it in conflicts],
+    }
+    lines = [line for test in tests for line in _test_lines(test, len(golden))]
+    lines = lines or [f"no preference in {counted(len(golden), 'question')}"]
+    lines += map(str, agreements)
+    for query, path, grades in conflicts:
+        given = ", ".join(f"{person} {grade}" for person, grade in grades.items())
+        lines.append(f"conflict: {query} {path}: {given}")
+    return Printed(data, lines)
 
 
 def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
     test, low, high = one.test, one.test.interval.low, one.test.interval.high
     left = questions - test.wins - test.ties - test.losses
-    people, repeated, kinds = (
-        ", ".join(form.format(*item) for item in counts.items())
-        for form, counts in (
-            ("{} ({})", one.people),
-            ("{} ({})", one.repeated),
-            ("{} {}", one.by_kind),
-        )
+    people, repeated = (
+        ", ".join(f"{name} ({count})" for name, count in counts.items())
+        for counts in (one.people, one.repeated)
     )
     yield f"{one.candidate} and {one.baseline}, {one.mode}: {one.verdict}"
     yield (
@@ -223,26 +207,24 @@ def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
     )
     if one.still_needed:
         yield f"  {one.still_needed}"
-    if kinds:
+    if one.by_kind:
+        kinds = ", ".join(f"{kind} {counts}" for kind, counts in one.by_kind.items())
         yield f"  won-tied-lost by kind: {kinds}"
     yield f"  by {people}"
     if repeated:
         yield f"  judged before by somebody else, so not counted again: {repeated}"
 
 
+@command
 def validate(
     context: typer.Context,
-    suite: Annotated[
-        Path | None, typer.Option(help="Questions, their sources and limits: a TOML file.")
-    ] = None,
-    example: Annotated[
-        bool,
-        typer.Option("--example", help="Validate a small book that comes with catalog, instead."),
-    ] = False,
+    suite: Path | None = Option(None, help="Questions, their sources and limits: a TOML file."),
+    example: bool = Option(
+        False, "--example", help="Validate a small book that comes with catalog, instead."
+    ),
     dataset: DatasetOption = None,
-    report: Annotated[Path | None, typer.Option(help="Markdown file to write.")] = None,
-    json: JsonOption = False,
-) -> None:
+    report: Path | None = Option(None, help="Markdown file to write."),
+) -> Printed:
     """Say whether a dataset is ready, by a suite of questions.
 
     Exits with 1 when it is not ready. docs/how-to/validate.md says what a suite holds.
@@ -259,30 +241,22 @@ def validate(
     if example == (suite is not None):
         raise typer.BadParameter("give either --suite or --example")
     require_folder_of(report)
-    with ExitStack() as stack:
-        if suite is None:
-            library = stack.enter_context(_example_library(context))
-            suite, dataset = _example_files()[1], EXAMPLE
-        else:
-            library = stack.enter_context(open_library(context))
+    if suite is None:
+        suite, dataset = _example_files()[1], EXAMPLE
+    with _example_library(context) if example else open_library(context) as library:
         questions, name = read_suite(suite), library.chosen_dataset(dataset)
         with TerminalProgress(is_resumable=False) as progress:
             validation = Validation(run_suite(Searcher(library), questions, name, progress))
     text = validation_report(validation)
+    lines = [text.rstrip("\n")]
     if report is not None:
         try:
             report.write_text(text, encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {report}: {error.strerror}") from error
-    if json:
-        print_json(validation_dict(validation))
-    elif report is None:
-        say(text.rstrip("\n"))
-    else:
-        say("READY" if validation.is_ready else "NOT READY", *validation.reasons)
-        say(f"Report: {report}")
-    if not validation.is_ready:
-        raise typer.Exit(NOT_READY)
+        verdict = "READY" if validation.is_ready else "NOT READY"
+        lines = [verdict, *validation.reasons, f"Report: {report}"]
+    return Printed(validation_dict(validation), lines, code=int(not validation.is_ready))
 
 
 @contextmanager

@@ -29,46 +29,48 @@ _Formatter: Any = _Context.formatter_class
 class HelpFormatter(_Formatter):  # type: ignore[misc]
     """Write help without breaking a word, such as a setting or an option, at any width."""
 
-    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """Write the usage line."""
-        words = f"{prefix or 'Usage: '}{prog} {args}"
-        self.write("\n".join(_wrap(words, self.width, hanging=4)) + "\n")
-
     def write_text(self, text: str) -> None:
         """Write paragraphs."""
-        indent = " " * self.current_indent
         paragraphs = (
-            "\n".join(indent + line for line in _wrap(paragraph, self.width - len(indent)))
-            for paragraph in text.split("\n\n")
+            self._lines(paragraph, self.current_indent) for paragraph in text.split("\n\n")
         )
-        self.write("\n\n".join(paragraphs) + "\n")
+        self.write("\n\n".join(map("\n".join, paragraphs)) + "\n")
+
+    def _lines(self, text: str, margin: int, hanging: int = 0) -> list[str]:
+        return textwrap.wrap(
+            text,
+            max(self.width, margin + 20),
+            initial_indent=" " * margin,
+            subsequent_indent=" " * (margin + hanging),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
     def write_dl(
         self, rows: Sequence[tuple[str, str]], col_max: int = _LEFT, col_spacing: int = 2
     ) -> None:
         """Write names with their descriptions: next to them, or under them in a narrow terminal."""
         rows = [(name.replace("<list[str]>", "<str>"), text) for name, text in rows]
-        indent = " " * self.current_indent
+        indent = self.current_indent
         left = min(max(len(name) for name, _ in rows), col_max) + col_spacing
-        if self.width - self.current_indent - left < _ROOM:
+        if self.width - indent - left < _ROOM:
             left = 0
         for name, text in rows:
-            margin = indent + " " * (left or 6)
-            lines = [margin + line for line in _wrap(text, self.width - len(margin))]
+            lines = self._lines(text, indent + (left or 6))
             if left >= len(name) + col_spacing and lines:
-                lines[0] = indent + name.ljust(left) + lines[0][len(margin) :]
+                lines[0] = " " * indent + name.ljust(left) + lines[0][indent + left :]
             else:
-                lines = [*(indent + it for it in _wrap(name, self.width - 6, hanging=4)), *lines]
+                lines = [*self._lines(name, indent, hanging=4), *lines]
             self.write("\n".join(lines) + "\n")
 
     def write_commands(self, commands: Iterable[str]) -> None:
         """Write lines for a shell; a long one goes on after a backslash, never inside quotes."""
-        indent = " " * self.current_indent
+        self.width -= 2
         for command in commands:
             whole = re.sub(r'"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), command)
-            lines = _wrap(whole, self.width - len(indent) - 2, hanging=4)
-            text = " \\\n".join(indent + line for line in lines)
-            self.write(text.replace("\0", " ") + "\n")
+            lines = self._lines(whole, self.current_indent, hanging=4)
+            self.write(" \\\n".join(lines).replace("\0", " ") + "\n")
+        self.width += 2
 
 
 class HelpContext(_Context):  # type: ignore[misc]
@@ -157,31 +159,15 @@ def dress(command: Any) -> None:
         add_store_options(command)
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     command.help = text
-    command.short_help = first_sentence(text)
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    command.short_help = paragraph.partition(". ")[0].removesuffix(".")  # the first sentence
     if examples:
-        lines = textwrap.dedent(examples).splitlines()
-        command.format_epilog = partial(_write_examples, lines)
-        command.examples = lines
+        command.examples = textwrap.dedent(examples).splitlines()
+        command.format_epilog = partial(_write_examples, command.examples)
     for inner in getattr(command, "commands", {}).values():
         dress(inner)
-
-
-def first_sentence(text: str) -> str:
-    """Return the first sentence of the first paragraph, without its full stop."""
-    paragraph = " ".join(text.partition("\n\n")[0].split())
-    return paragraph.partition(". ")[0].removesuffix(".")
 
 
 def _write_examples(examples: Iterable[str], _context: Any, formatter: Any) -> None:
     with formatter.section("Examples"):
         formatter.write_commands(examples)
-
-
-def _wrap(text: str, width: int, hanging: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(width, 20),
-        subsequent_indent=" " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
@@ -19,33 +20,31 @@ from catalog.interfaces.cli.options import (
     command,
     open_library,
 )
-from catalog.interfaces.cli.output import (
-    TerminalProgress,
-    stats_lines,
-)
-from catalog.interfaces.terminal import count_passages
+from catalog.interfaces.cli.output import TerminalProgress
+from catalog.interfaces.terminal import count_passages, describe_origin
 
 if TYPE_CHECKING:
     from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
-
+    from catalog.library.health import DatasetStats
 
 SHOWN_FAILURES = 20
+_REASONS_SHOWN = 10
 app = typer.Typer(help="Build and maintain datasets.", no_args_is_help=True)
 ApplyOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--apply-settings",
         help="If the dataset was made with other settings, cut all documents again with the "
         "settings of this call, and keep these.",
     ),
 ]
 RereadOption = Annotated[
-    bool, typer.Option("--reread", help="Read every document again, changed or not.")
+    bool, Option("--reread", help="Read every document again, changed or not.")
 ]
 DeletionsOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-deletions", help="Remove documents even if most files, or their drive, are gone."
     ),
 ]
@@ -55,24 +54,18 @@ DeletionsOption = Annotated[
 @command
 def build(
     context: typer.Context,
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="A folder or file. Default: the dataset's folder, read again."),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset", "-d", help="Name of the dataset. Default: the name of the folder."
-        ),
-    ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option("--include", help="Only files matching this glob; '' drops the stored ones."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", help="Not files matching this glob; '' drops the stored ones."),
-    ] = None,
+    folder: Path | None = Argument(
+        None, help="A folder or file. Default: the dataset's folder, read again."
+    ),
+    dataset: str | None = Option(
+        None, "--dataset", "-d", help="Name of the dataset. Default: the name of the folder."
+    ),
+    include: list[str] | None = Option(
+        None, "--include", help="Only files matching this glob; '' drops the stored ones."
+    ),
+    exclude: list[str] | None = Option(
+        None, "--exclude", help="Not files matching this glob; '' drops the stored ones."
+    ),
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
@@ -124,12 +117,8 @@ def _name_of(folder: Path) -> str:
 def update(
     context: typer.Context,
     dataset: DatasetOption = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Keep running and follow the folder's changes.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
-    ] = False,
+    watch: bool = Option(False, "--watch", help="Keep running and follow the folder's changes."),
+    dry_run: bool = Option(False, "--dry-run", help="Show what would be done, and do nothing."),
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
@@ -175,18 +164,12 @@ def update(
 @command
 def rebuild(
     context: typer.Context,
-    keep_settings: Annotated[
-        bool, typer.Option("--keep-settings", help="Keep the settings of each dataset.")
-    ] = False,
-    vectors: Annotated[
-        bool, typer.Option("--vectors", help="Only the vector indexes, from the store.")
-    ] = False,
-    lexical: Annotated[
-        bool, typer.Option("--lexical", help="Only the keyword indexes, from the store.")
-    ] = False,
-    both: Annotated[
-        bool, typer.Option("--all", help="Both kinds of indexes, from the store.")
-    ] = False,
+    keep_settings: bool = Option(
+        False, "--keep-settings", help="Keep the settings of each dataset."
+    ),
+    vectors: bool = Option(False, "--vectors", help="Only the vector indexes, from the store."),
+    lexical: bool = Option(False, "--lexical", help="Only the keyword indexes, from the store."),
+    both: bool = Option(False, "--all", help="Both kinds of indexes, from the store."),
     ray: RayOption = None,
 ) -> Printed:
     """Read and embed every dataset again, for example with another model.
@@ -207,35 +190,35 @@ def rebuild(
         vectors, lexical = vectors or both, lexical or both
         with open_library(context) as library, TerminalProgress() as progress:
             done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
-        return Printed(done, (f"{name}: {_rebuilt(made)} rebuilt" for name, made in done.items()))
+        lines = []
+        for name, made in done.items():
+            points = [f"vector index of {made['vectors']:,} points"] * ("vectors" in made)
+            indexes = ["keyword index"] * ("lexical" in made) + points
+            lines.append(f"{name}: {' and '.join(indexes)} rebuilt")
+        return Printed(done, lines)
     library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
-    lines, notes = list[str](), list[str]()
-    for name, report in reports.items():
-        lines += [f"{name}:", *_report_lines(report)]
-        notes += _failure_lines(report)
+    shown = {name: _printed(report) for name, report in reports.items()}
+    lines = [line for name, one in shown.items() for line in (f"{name}:", *one.lines)]
     none = ["no dataset to rebuild: create one with 'catalog index build FOLDER'"]
-    data = {name: _as_dict(report) for name, report in reports.items()}
-    return Printed(data, lines or none, notes, code=int(any(map(_has_failed, reports.values()))))
-
-
-def _rebuilt(made: Mapping[str, int]) -> str:
-    points = f"vector index of {made['vectors']:,} points" if "vectors" in made else ""
-    return " and ".join(filter(None, ("keyword index" * ("lexical" in made), points)))
+    return Printed(
+        {name: one.data for name, one in shown.items()},
+        lines or none,
+        [note for one in shown.values() for note in one.notes],
+        code=max((one.code for one in shown.values()), default=0),
+    )
 
 
 @app.command("remove")
 @command
 def remove(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="Name of the dataset, see 'catalog status'.")],
-    doc: Annotated[
-        str | None, typer.Option("--doc", help="Only this document: its path, or #docid.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dataset: str = Argument(help="Name of the dataset, see 'catalog status'."),
+    doc: str | None = Option(None, "--doc", help="Only this document: its path, or #docid."),
+    yes: bool = Option(False, "--yes", help="Do not ask."),
 ) -> Printed:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
@@ -251,9 +234,11 @@ def remove(
         if not yes:
             what = dataset if doc is None else f"{doc} of {dataset}"
             typer.confirm(f"Remove {what} from the store?", abort=True, err=True)
-        one = None if doc is None else partial(indexer.remove_document, dataset, doc)
         with TerminalProgress() as progress:
-            removal = (one or partial(indexer.remove, dataset))(progress=progress)
+            if doc is None:
+                removal = indexer.remove(dataset, progress=progress)
+            else:
+                removal = indexer.remove_document(dataset, doc, progress=progress)
     files = f"; the files stay in {removal.root}" if removal.root else ""
     what = f"{counted(removal.documents, 'document')}, {counted(removal.chunks, 'passage')}"
     notes = [f"note: {note}" for note in removal.notes]
@@ -263,7 +248,7 @@ def remove(
 @app.command("stats")
 @command
 def stats(context: typer.Context, dataset: DatasetOption = None) -> Printed:
-    """Show the numbers of a dataset: files, passages and their sizes.
+    """Show the numbers of a dataset: files, passages, languages and folder.
 
     Examples:
         catalog index stats
@@ -273,38 +258,58 @@ def stats(context: typer.Context, dataset: DatasetOption = None) -> Printed:
 
     with open_library(context) as library:
         counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    return Printed(asdict(counts), stats_lines(counts))
+    return Printed(asdict(counts), _stats_lines(counts))
 
 
-def _has_failed(report: SyncReport) -> bool:
-    """Return whether text could not be indexed, or documents were kept unread.
-
-    A file that is not text, and never was, is only named.
-    """
-    is_lost = report.incomplete or report.unfinished or report.kept
-    return bool(is_lost or (report.failed and report.documents == 0))
+def _stats_lines(stats: DatasetStats) -> Iterator[str]:
+    """Yield the counts, and why files are missing."""
+    files = stats.files
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    yield f"{'files':15} {files.indexed} of {files.listed} indexed{share}"
+    for reasons, outcome in ((files.reasons, "not"), (files.partly, "not wholly, or not as it is")):
+        told = [f"{count} {outcome}: {reason}" for reason, count in reasons.items()]
+        yield from (f"{'':15} {line}" for line in _first(told, _REASONS_SHOWN))
+    kinds, languages = (
+        ", ".join(f"{count} {name}" for name, count in counts.items())
+        for counts in (stats.modalities, stats.languages)
+    )
+    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC)
+    for name, value in (
+        ("documents", stats.documents),
+        ("chunks", f"{stats.chunks} ({kinds})" if kinds else stats.chunks),
+        ("languages", languages or "not known yet"),
+        ("embedded", f"{stats.embedded} of {counted(stats.chunks, 'passage')}"),
+        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
+        ("updated", f"{updated:%Y-%m-%d %H:%M:%S} UTC"),
+        ("folder", stats.root or "none: filled by a pipeline"),
+        ("made with", describe_origin(stats.preset, stats.settings)),
+    ):
+        yield f"{name:15} {value}"
 
 
 def _printed(report: SyncReport) -> Printed:
-    lines, notes = _report_lines(report), _failure_lines(report)
-    return Printed(_as_dict(report), lines, notes, code=int(_has_failed(report)))
+    """Tell of a run. It failed if text could not be indexed, or documents were kept unread.
 
-
-def _failure_lines(report: SyncReport) -> Iterator[str]:
-    for failure in report.failed[:SHOWN_FAILURES]:
-        yield f"{failure.outcome}: {failure.path}: {failure.reason}"
-    if len(report.failed) > SHOWN_FAILURES:
-        yield f"… and {len(report.failed) - SHOWN_FAILURES} more (--json lists all)"
-    if ids := report.failed_chunks:
-        more = f", and {len(ids) - SHOWN_FAILURES} more" if ids[SHOWN_FAILURES:] else ""
-        yield f"failed chunk ids: {', '.join(ids[:SHOWN_FAILURES])}{more}"
-
-
-def _report_lines(report: SyncReport) -> Iterator[str]:
-    yield from (f"note: {note}" for note in report.notes)
+    A file that is not text, and never was, is only named.
+    """
+    lines = [f"note: {note}" for note in report.notes]
     if report.usage is not None and report.usage.requests:
-        yield f"embedding server: {report.usage}"
-    yield _summary(report)
+        lines.append(f"embedding server: {report.usage}")
+    failed = [f"{failure.outcome}: {failure.path}: {failure.reason}" for failure in report.failed]
+    notes = [*_first(failed, SHOWN_FAILURES)]
+    if report.failed_chunks:
+        notes.append(f"failed chunk ids: {', '.join(_first(report.failed_chunks, SHOWN_FAILURES))}")
+    is_lost = report.incomplete or report.unfinished or report.kept
+    is_bad = is_lost or (report.failed and report.documents == 0)
+    data = {**asdict(report), "seconds": round(report.seconds, 3)}
+    return Printed(data, [*lines, _summary(report)], notes, code=int(bool(is_bad)))
+
+
+def _first(lines: Sequence[str], most: int) -> Iterator[str]:
+    """Yield the first lines, and how many more there are."""
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"… and {len(lines) - most} more (--json lists all)"
 
 
 def _summary(report: SyncReport) -> str:
@@ -315,11 +320,11 @@ def _summary(report: SyncReport) -> str:
     left_out = f", {report.left_out} left out" if report.left_out else ""
     waiting = f", {report.incomplete} only partly embedded" if report.incomplete else ""
     return (
-        f"{report.files} file{'s' * (report.files != 1)}{left_out}: {report.documents} "
-        f"document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
-        f"{count_passages(report.chunks, report.embedded_chunks)}; {report.added} added, "
-        f"{report.updated} updated, {report.removed} removed, {report.unchanged} unchanged; "
-        f"{report.seconds:.1f} s, found by words after {report.words_seconds:.1f} s"
+        f"{counted(report.files, 'file')}{left_out}: {counted(report.documents, 'document')}"
+        f"{of_texts}{waiting}, {count_passages(report.chunks, report.embedded_chunks)}; "
+        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
+        f"{report.unchanged} unchanged; {report.seconds:.1f} s, found by words after "
+        f"{report.words_seconds:.1f} s"
     )
 
 
@@ -330,17 +335,11 @@ def _preview_lines(preview: SyncPreview) -> Iterator[str]:
     for outcome in ("indexed", "not indexed"):
         parts[f"{outcome}:"] = [file for file in preview.remarks if file.outcome == outcome]
     for name, files in parts.items():
-        for file in files[:SHOWN_FAILURES]:
-            yield f"{name:13}{file if isinstance(file, str) else f'{file.path}: {file.reason}'}"
-        if len(files) > SHOWN_FAILURES:
-            yield f"{name:13}… and {len(files) - SHOWN_FAILURES} more (--json lists all)"
+        lines = [one if isinstance(one, str) else f"{one.path}: {one.reason}" for one in files]
+        yield from (f"{name:13}{line}" for line in _first(lines, SHOWN_FAILURES))
     told_of = {"indexed:": "indexed with remarks", "not indexed:": "not indexed"}
-    counts = ", ".join(f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
-    yield f"{counts}, {preview.unchanged} unchanged; nothing was read or written"
+    counts = (f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
+    yield f"{', '.join(counts)}, {preview.unchanged} unchanged; nothing was read or written"
     yield from (f"note: {note}" for note in preview.notes)
     if preview.stopped is not None:
         yield f"the update would stop: {preview.stopped}"
-
-
-def _as_dict(report: SyncReport) -> dict[str, Any]:
-    return {**asdict(report), "seconds": round(report.seconds, 3)}

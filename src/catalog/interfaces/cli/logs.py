@@ -9,8 +9,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from catalog.core.dates import format_timestamp, read_bound, seconds_since_epoch
+from catalog.core.text import counted
 from catalog.interfaces.cli.options import Printed, command, open_library
 from catalog.interfaces.cli.output import table_lines
 from catalog.interfaces.plain_text import one_line
@@ -26,10 +28,10 @@ _WIDEST = 60  # characters of a question in a list
 
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="Only requests from then on: 30m, 24h, 7d, or a date."),
+    Option("--since", help="Only requests from then on: 30m, 24h, 7d, or a date."),
 ]
 runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(help="A run's id, or the first part of it.")]
+RunArgument = Annotated[str, Argument(help="A run's id, or the first part of it.")]
 app = typer.Typer(help="Show or clear the log of requests (IDX_LOG__*).", no_args_is_help=True)
 
 
@@ -38,7 +40,7 @@ app = typer.Typer(help="Show or clear the log of requests (IDX_LOG__*).", no_arg
 def list_queries(
     context: typer.Context,
     since: SinceOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of entries, newest first.")] = 20,
+    limit: int = Option(20, min=1, help="Number of entries, newest first."),
 ) -> Printed:
     """List the logged requests, newest first: by default without searches, questions as hashes.
 
@@ -61,7 +63,7 @@ def list_queries(
 @command
 def show_query(
     context: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", help="Number of the entry in the list.")],
+    number: int = Argument(metavar="ID", help="Number of the entry in the list."),
 ) -> Printed:
     """Show one entry: passages with scores, stages, tokens, errors.
 
@@ -101,10 +103,9 @@ def show_stats(context: typer.Context, since: SinceOption = None) -> Printed:
 @command
 def clear_log(
     context: typer.Context,
-    before: Annotated[
-        str | None,
-        typer.Option("--before", help="Only entries older than 7d, or from before a date."),
-    ] = None,
+    before: str | None = Option(
+        None, "--before", help="Only entries older than 7d, or from before a date."
+    ),
 ) -> Printed:
     """Delete the log, or its old entries.
 
@@ -158,12 +159,15 @@ def _outcome(entry: LogEntry) -> str:
         return ", ".join(entry.errors)
     if entry.abstained is not None:
         return "no answer"
-    count = len(entry.passages)
-    return f"{count} passage{'' if count == 1 else 's'}{' (failures)' if entry.errors else ''}"
+    return counted(len(entry.passages), "passage") + (" (failures)" if entry.errors else "")
 
 
 def _question(entry: LogEntry) -> str:
     return f"#{entry.query_hash}" if entry.query is None else one_line(entry.query)
+
+
+def _told(number: float | None, form: str, unit: str) -> str | None:
+    return None if number is None else f"{number:{form}} {unit}"
 
 
 def _entry_lines(entry: LogEntry) -> Iterator[str]:
@@ -181,11 +185,11 @@ def _entry_lines(entry: LogEntry) -> Iterator[str]:
         "confidence": entry.confidence,
         "model": entry.model,
         "profile": entry.profile,
-        "took": _milliseconds(entry.elapsed_ms),
-        "retrieval": _milliseconds(entry.retrieval_ms),
-        "generation": _milliseconds(entry.generation_ms),
-        "prompt": None if entry.prompt_tokens is None else f"{entry.prompt_tokens:,} tokens",
-        "reply": None if entry.reply_tokens is None else f"{entry.reply_tokens:,} tokens",
+        "took": _told(entry.elapsed_ms, ",.1f", "ms"),
+        "retrieval": _told(entry.retrieval_ms, ",.1f", "ms"),
+        "generation": _told(entry.generation_ms, ",.1f", "ms"),
+        "prompt": _told(entry.prompt_tokens, ",", "tokens"),
+        "reply": _told(entry.reply_tokens, ",", "tokens"),
         "cost": entry.cost,
     }
     for name, value in facts.items():
@@ -199,17 +203,11 @@ def _entry_lines(entry: LogEntry) -> Iterator[str]:
         yield f"{'passage':12}{chunk_id}  {score:.4f}"
 
 
-def _milliseconds(ms: float | None) -> str | None:
-    return None if ms is None else f"{ms:,.1f} ms"
-
-
 @runs_app.command("list")
 @command
 def list_recorded(
     context: typer.Context,
-    limit: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Number of runs, newest first.")
-    ] = 20,
+    limit: int = Option(20, min=1, max=10_000, help="Number of runs, newest first."),
 ) -> Printed:
     """List the recorded runs, newest first.
 

@@ -6,11 +6,13 @@ These are ``config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``export``
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
+from typer import Argument, Option
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
@@ -23,10 +25,6 @@ from catalog.interfaces.cli.options import (
 )
 from catalog.interfaces.cli.output import TerminalProgress, heeding_termination, note
 
-if TYPE_CHECKING:
-    pass
-
-
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "answer"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
@@ -34,7 +32,7 @@ _DATASETS_OWN = "a dataset keeps its value, unless --apply-settings is given"
 cache = typer.Typer(help="Clear the cached answers of models.", no_args_is_help=True)
 _Datasets = Annotated[
     list[str] | None,
-    typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
+    Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
 ]
 
 
@@ -50,30 +48,20 @@ def config(context: typer.Context) -> Printed:
 
     loaded = settings_for(context)
     values = dict(flatten(loaded.settings.model_dump(mode="json", exclude={"agents"})))
-    rows = []
+    rows, lines = list[dict[str, Any]](), list[str]()
     for name, value in values.items():
-        field = find_field(name)
-        is_address = isinstance(value, str) and ("://" in value or name.endswith("url"))
-        public = _public(value) if is_address else value
-        is_secret = value is not None and not field.repr
-        rows.append(
-            {
-                "name": name,
-                "value": SECRET if is_secret else public,
-                "origin": loaded.origins.get(name, "default"),
-                "variable": variable_of(name),
-                "description": field.description,
-                "rebuild": needs_rebuild(name),
-            }
-        )
-    return Printed(rows, map(_setting_line, rows))
-
-
-def _setting_line(row: dict[str, Any]) -> str:
-    is_noted = row["name"].startswith("rag_v2.")
-    mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
-    mark = mark if row["rebuild"] else ""
-    return f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}"
+        field, variable, origin = find_field(name), variable_of(name), loaded.origins.get(name)
+        if value is not None and not field.repr:
+            value = SECRET
+        elif isinstance(value, str) and ("://" in value or name.endswith("url")):
+            value = _public(value)
+        row = {"name": name, "value": value, "origin": origin or "default", "variable": variable}
+        row |= {"description": field.description, "rebuild": needs_rebuild(name)}
+        rows.append(row)
+        is_noted = name.startswith("rag_v2.")
+        mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
+        lines.append(f"{variable} = {value}  [{row['origin']}]{mark if row['rebuild'] else ''}")
+    return Printed(rows, lines)
 
 
 def _public(value: str) -> str:
@@ -113,9 +101,7 @@ def doctor(context: typer.Context) -> Printed:
 @command
 def clear_cache(
     context: typer.Context,
-    kind: Annotated[
-        str | None, typer.Option(help="Only these: expansion, rerank or answer.")
-    ] = None,
+    kind: str | None = Option(None, help="Only these: expansion, rerank or answer."),
 ) -> Printed:
     """Clear the cache, or one kind of it; documents and their vectors stay.
 
@@ -138,8 +124,8 @@ def clear_cache(
 @command
 def backup(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="File for the copy.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    file: Path = Argument(help="File for the copy."),
+    force: bool = Option(False, "--force", help="Replace an existing file."),
 ) -> Printed:
     """Copy the store to a file, while others search and write.
 
@@ -154,17 +140,15 @@ def backup(
 
     store = find_store(settings_for(context).settings)
     with heeding_termination():
-        size = back_up(store, file, force=force, progress=_Percent())
+        size = back_up(store, file, force=force, progress=_say_tenths())
     return Printed({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
 
 
 @command
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A copy made by catalog backup.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
-    ] = False,
+    file: Path = Argument(help="A copy made by catalog backup."),
+    force: bool = Option(False, "--force", help="Drop the store kept from an earlier restore."),
 ) -> Printed:
     """Put a copy in the store's place; the replaced store is kept.
 
@@ -185,30 +169,28 @@ def restore(
     return Printed({"restored": str(file), "kept": None if kept is None else str(kept)}, lines)
 
 
-class _Percent:
-    """Say on standard error how far a copy is, at each tenth."""
+def _say_tenths() -> Callable[[int, int], None]:
+    """Return what says on standard error how far a copy is, at each tenth."""
+    told = 0
 
-    def __init__(self) -> None:
-        self._tenths = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        tenth = 10 * done // max(total, 1)
-        if tenth > self._tenths and done < total:
-            self._tenths = tenth
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if told < (tenth := 10 * done // max(total, 1)) < 10:
+            told = tenth
             note(f"{tenth}0 %\n")
+
+    return tell
 
 
 @command
 def export(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(help="File to write, or a folder (no extension) for chunks.jsonl.")
-    ],
+    file: Path = Argument(help="File to write, or a folder (no extension) for chunks.jsonl."),
     dataset: _Datasets = None,
-    vectors: Annotated[
-        bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    vectors: bool = Option(
+        False, "--vectors", help="With vectors, so that nothing is embedded again."
+    ),
+    force: bool = Option(False, "--force", help="Replace an existing file."),
 ) -> Printed:
     """Write datasets as lines of JSON, to be read or imported.
 
@@ -240,12 +222,9 @@ def export(
 @command
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="File written by export, or its folder.")],
+    file: Path = Argument(help="File written by export, or its folder."),
     dataset: _Datasets = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Folder from which the datasets will be updated."),
-    ] = None,
+    root: Path | None = Option(None, help="Folder from which the datasets will be updated."),
 ) -> Printed:
     """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from typer import Option
 
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    JsonOption,
+    Printed,
     StoreOptions,
+    command,
     known_name,
     open_library,
     require_folder_of,
     store_options,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
     from catalog.core.params import AskParams
@@ -31,54 +33,41 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
 
-
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
     "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function or a "
     "TREC run file"
 )
-_GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
-_BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
-GoldenOption = Annotated[Path, _GOLDEN]
-AnyGoldenOption = Annotated[Path | None, _GOLDEN]
-BeirOption = Annotated[Path | None, _BEIR]
-SplitOption = Annotated[str, typer.Option(help="Of that collection.")]
-TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
+_GOLDEN = Option("--golden", help="Labelled queries, JSON Lines.")
+TopKOption = Annotated[int, Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
 RepeatsOption = Annotated[
     int,
-    typer.Option(
+    Option(
         min=0, max=100, help="Number of additional times that each query is asked, for the times."
     ),
 ]
-RunsOption = Annotated[Path | None, typer.Option("--runs", help="Folder for TREC run files.")]
+RunsOption = Annotated[Path | None, Option("--runs", help="Folder for TREC run files.")]
 eval_app = typer.Typer(invoke_without_command=True)
 _FAILURES_SHOWN = 5
 
 
+@eval_app.command("answers")
+@command
 def eval_answers(
     context: typer.Context,
-    golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
+    golden: Annotated[Path, _GOLDEN],
     dataset: DatasetOption = None,
-    agent: Annotated[str | None, typer.Option(help="Model that answers, as for 'ask'.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="openai, ollama, module:function, or none: where the model runs, as for 'ask'."
-        ),
-    ] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Model that checks which nuggets are in the answer.")
-    ] = None,
-    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare with another preset, which is asked first, or with a run, by its id."
-        ),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
-    json: JsonOption = False,
-) -> None:
+    agent: str | None = Option(None, help="Model that answers, as for 'ask'."),
+    model: str | None = Option(
+        None, help="openai, ollama, module:function, or none: where the model runs, as for 'ask'."
+    ),
+    judge: str | None = Option(None, help="Model that checks which nuggets are in the answer."),
+    mode: str = Option("hybrid", help="lexical, vector or hybrid."),
+    against: str | None = Option(
+        None, help="Compare with another preset, which is asked first, or with a run, by its id."
+    ),
+    report: Path | None = Option(None, help="HTML file to write."),
+) -> Printed:
     """Measure answers: their citations, their support, and abstentions.
 
     The run is recorded; 'catalog runs diff' compares two.
@@ -88,34 +77,25 @@ def eval_answers(
         catalog eval answers --golden notes.jsonl --report answers.html
     """
     from catalog.core.params import MODES, AskParams
-    from catalog.evaluation.answer_runs import (
-        answer_run_dict,
-        answer_run_lines,
-        write_answer_report,
-    )
+    from catalog.evaluation import answer_runs, run_records, summary
     from catalog.evaluation.golden_files import read_golden
-    from catalog.evaluation.run_records import diff_runs
-    from catalog.evaluation.summary import diff_dict, diff_lines
 
     known_mode = known_name("--mode", mode, MODES)
     require_folder_of(report)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
-    queries = read_golden(golden)
-    before = None
+    queries, before = read_golden(golden), None
     if against is not None:
         other = store_options(context)._replace(preset=against)
         before = _earlier(context, against) or _measure(context, queries, params, judge, other)
     run = _measure(context, queries, params, judge)
     if report is not None:
-        write_answer_report(run, queries, report)
-    difference = None if before is None else diff_runs(before, run)
-    if json:
-        told = {} if difference is None else {"against": diff_dict(difference)}
-        print_json(answer_run_dict(run) | told)
-        return
-    say(*answer_run_lines(run))
-    if difference is not None:
-        say("", *diff_lines(difference))
+        answer_runs.write_answer_report(run, queries, report)
+    told, lines = answer_runs.answer_run_dict(run), [*answer_runs.answer_run_lines(run)]
+    if before is not None:
+        difference = run_records.diff_runs(before, run)
+        told["against"] = summary.diff_dict(difference)
+        lines += ["", *summary.diff_lines(difference)]
+    return Printed(told, lines)
 
 
 def _measure(
@@ -153,59 +133,46 @@ def _earlier(context: typer.Context, against: str) -> EvalRun | None:
     return run
 
 
+@command
 def compare(
     context: typer.Context,
-    golden: GoldenOption,
+    golden: Annotated[Path, _GOLDEN],
     dataset: DatasetOption = None,
-    baseline: Annotated[str, typer.Option(help=f"One of {BACKENDS}.")] = "v1",
-    candidate: Annotated[str, typer.Option(help="As --baseline.")] = "v2",
+    baseline: str = Option("v1", help=f"One of {BACKENDS}."),
+    candidate: str = Option("v2", help="As --baseline."),
     top_k: TopKOption = 100,
     repeats: RepeatsOption = 2,
-    report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
+    report: Path | None = Option(None, help="HTML file to write."),
     runs: RunsOption = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-if",
-            help="Exit with 3 if this is so: 'ndcg@10 worse', 'ndcg@10 not as good within 0.02', "
-            "'p95_ms > 50'; may be repeated.",
-        ),
-    ] = None,
-    aa: Annotated[
-        bool,
-        typer.Option(
-            "--aa",
-            help="Show how often these gates, or the default ones, would fire without a "
-            "difference.",
-        ),
-    ] = False,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help="Another metric to show, such as RR@10; may be repeated."),
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+    fail_if: list[str] | None = Option(
+        None,
+        "--fail-if",
+        help="Exit with 3 if this is so: 'ndcg@10 worse', 'ndcg@10 not as good within 0.02', "
+        "'p95_ms > 50'; may be repeated.",
+    ),
+    aa: bool = Option(
+        False,
+        "--aa",
+        help="Show how often these gates, or the default ones, would fire without a difference.",
+    ),
+    metric: list[str] | None = Option(
+        None, "--metric", help="Another metric to show, such as RR@10; may be repeated."
+    ),
+) -> Iterator[Printed]:
     """Compare two searches on labelled queries: which is better?
 
     Examples:
         catalog compare --golden notes.jsonl --report report.html
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
     """
+    from catalog.evaluation import gates, summary
     from catalog.evaluation.comparison import compare_runs, require_known_names
-    from catalog.evaluation.gates import (
-        count_false_alarms,
-        false_alarm_lines,
-        gate_dict,
-        gate_lines,
-        parse_gate,
-    )
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
     from catalog.evaluation.report import write_report
-    from catalog.evaluation.summary import comparison_dict, comparison_lines
 
-    gates = [parse_gate(text) for text in fail_if or ()]
+    wanted = [gates.parse_gate(text) for text in fail_if or ()]
     metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
     require_folder_of(report)
     queries = read_golden(golden)
@@ -220,51 +187,45 @@ def compare(
         )
         job.record(before, comparison.baseline_scores)
         job.record(after, comparison.candidate_scores)
-    if not json:
-        say(*comparison_lines(comparison))
-    results = [gate.decide(comparison) for gate in gates]
-    alarms = count_false_alarms(comparison, gates) if aa else None
-    failed_gates = [result.gate.text for result in results if result.failed]
-    if json:
-        told = {"gates": [gate_dict(one) for one in results], "failed_gates": failed_gates}
-        told |= {} if alarms is None else {"aa": alarms}
-        print_json(comparison_dict(comparison) | told)
-    else:
-        say(*gate_lines(results), *(() if alarms is None else false_alarm_lines(alarms)))
+    results = [gate.decide(comparison) for gate in wanted]
+    failed = [result.gate.text for result in results if result.failed]
+    told = summary.comparison_dict(comparison)
+    told |= {"gates": [*map(gates.gate_dict, results)], "failed_gates": failed}
+    lines = [*summary.comparison_lines(comparison), *gates.gate_lines(results)]
+    if aa:
+        told["aa"] = alarms = gates.count_false_alarms(comparison, wanted)
+        lines += gates.false_alarm_lines(alarms)
     if report is not None:
         write_report(comparison, report, created=datetime.now(UTC), gates=results)
-        if not json:
-            say(f"Report: {report}")
-    if failed_gates:
-        complain(f"failed: {'; '.join(failed_gates)}")
+        lines.append(f"Report: {report}")
+    yield Printed(told, lines)
+    if failed:
+        complain(f"failed: {'; '.join(failed)}")
         raise typer.Exit(GATE_FAILED)
 
 
+@eval_app.callback()
+@command
 def evaluate(
     context: typer.Context,
-    golden: AnyGoldenOption = None,
-    beir: BeirOption = None,
-    split: SplitOption = "test",
+    golden: Annotated[Path | None, _GOLDEN] = None,
+    beir: Path | None = Option(
+        None, "--beir", help="A collection in BEIR layout; indexed if needed."
+    ),
+    split: str = Option("test", help="Of that collection."),
     dataset: DatasetOption = None,
-    mode: Annotated[
-        list[str] | None,
-        typer.Option("--mode", help="lexical, vector or hybrid; may be repeated; all by default."),
-    ] = None,
-    backend: Annotated[
-        list[str] | None, typer.Option("--backend", help=f"{BACKENDS}; may be repeated.")
-    ] = None,
-    each_stage: Annotated[
-        bool,
-        typer.Option("--each-stage", help="Change one stage of the search at a time, instead."),
-    ] = False,
+    mode: list[str] | None = Option(
+        None, "--mode", help="lexical, vector or hybrid; may be repeated; all by default."
+    ),
+    backend: list[str] | None = Option(None, "--backend", help=f"{BACKENDS}; may be repeated."),
+    each_stage: bool = Option(
+        False, "--each-stage", help="Change one stage of the search at a time, instead."
+    ),
     top_k: TopKOption = 100,
     repeats: RepeatsOption = 1,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Use a recorded run if nothing has changed since.")
-    ] = False,
+    reuse: bool = Option(False, "--reuse", help="Use a recorded run if nothing has changed since."),
     runs: RunsOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Iterator[Printed]:
     """Measure searches on labelled queries: a table with intervals.
 
     'eval answers' measures answers.
@@ -279,15 +240,18 @@ def evaluate(
     from catalog.evaluation.summary import table_dict, table_lines
 
     if context.invoked_subcommand is not None:
-        if any(value not in (None, False) for value in (golden, beir, dataset, json)):
+        if any(context.params[name] for name in ("golden", "beir", "dataset", "json")):
             raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
         return
     if each_stage and (mode or backend):
         raise typer.BadParameter("it names the searches itself", param_hint="--each-stage")
     specs = _specs(mode, backend)
-    if (golden is None) == (beir is None):
+    if golden is not None and beir is None:
+        queries = read_golden(golden)
+    elif beir is not None and golden is None:
+        queries = read_beir(beir, split)
+    else:
         raise typer.BadParameter("give either --golden or --beir")
-    queries = read_golden(golden) if golden is not None else read_beir(cast(Path, beir), split)
     with open_library(context, make_store=beir is not None) as library:
         if beir is None:
             name = library.chosen_dataset(dataset)
@@ -301,27 +265,16 @@ def evaluate(
             records[spec] = job.record(run, score_run(run, queries, job.allowed))
         warnings = find_label_warnings(queries, library.database, name)
     found = [records[spec] for spec in specs]
-    if json:
-        print_json(table_dict(found, warnings))
-    else:
-        say(*table_lines(found, warnings))
-
-
-eval_app.callback()(evaluate)
-eval_app.command("answers")(eval_answers)
+    yield Printed(table_dict(found, warnings), table_lines(found, warnings))
 
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
-    from catalog.core.errors import InputError
     from catalog.core.params import MODES
 
-    unknown = [mode for mode in modes or () if mode not in MODES]
-    if unknown:
-        raise InputError(f"no mode {unknown[0]!r}; modes: {', '.join(MODES)}")
-    if not modes and not backends:
-        modes = list(MODES)
-    specs = ["v2" if mode == "hybrid" else mode for mode in modes or ()]
+    named: Sequence[str] = [known_name("--mode", mode, MODES) for mode in modes or ()]
+    named = named if modes or backends else MODES
+    specs = ["v2" if mode == "hybrid" else mode for mode in named]
     return list(dict.fromkeys([*specs, *(backends or ())]))
 
 
@@ -331,19 +284,21 @@ def _stage_specs(library: Library) -> list[str]:
     from catalog.retrieval.parts import SearchParts
 
     rag, llm = library.settings.rag_v2, library.settings.llm
-    changes = [f"fusion_mode={mode}" for mode in ("rrf", "relative_score")]
-    changes += [f"chunk_selection={choice}" for choice in ("fused", "keyword")]
-    changes.append(f"router_enabled={not rag.router_enabled}")
+    choices = {"fusion_mode": ("rrf", "relative_score"), "chunk_selection": ("fused", "keyword")}
+    changes = [
+        f"{name}={value}"
+        for name, values in choices.items()
+        for value in values
+        if value != getattr(rag, name)
+    ]
+    switches = ["router_enabled", "expansion_enabled"][: 1 + (llm.provider != "none")]
     try:
         _ = SearchParts(library).reranker
-        changes.append(f"rerank_enabled={not rag.rerank_enabled}")
+        switches.insert(1, "rerank_enabled")
     except CatalogError as error:
         complain(f"reranking is left out: {error}")
-    if llm.provider != "none":
-        changes.append(f"expansion_enabled={not rag.expansion_enabled}")
-    set_now = {f"fusion_mode={rag.fusion_mode}", f"chunk_selection={rag.chunk_selection}"}
-    changed = [f"v2:{one}".lower() for one in changes if one not in set_now]
-    return ["lexical", "vector", *changed, "v2"]
+    changes += [f"{name}={not getattr(rag, name)}" for name in switches]
+    return ["lexical", "vector", *(f"v2:{change}".lower() for change in changes), "v2"]
 
 
 def _index_collection(library: Library, folder: Path, dataset: str) -> None:
@@ -361,14 +316,12 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
         )
     with TerminalProgress() as progress:
         report = Indexer(library).build(corpus, dataset, progress=progress)
-    for note in report.notes:
-        complain(note)
-    for failure in report.failed[:_FAILURES_SHOWN]:
-        complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
+    failed = report.failed[:_FAILURES_SHOWN]
+    for told in [*report.notes, *(f"{it.outcome}: {it.path}: {it.reason}" for it in failed)]:
+        complain(told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """Queries to ask of a dataset, how deep, and how often again; ``folder`` is for TREC files."""
 
     library: Library
@@ -427,14 +380,14 @@ class _Job:
         from catalog.evaluation.backends import Backends
         from catalog.evaluation.run_records import find_recorded_run
 
-        records, database = {}, self.library.database
+        records, of = {}, (self.queries, self.dataset, self.top_k)
         with Backends(self.library, self.dataset) as backends:
             for spec in specs:
                 identity = backends.load(spec).identity
                 if "pipeline" not in identity:  # another's search may change unseen
                     continue
-                of = self.queries, self.dataset, self.top_k
-                if (record := find_recorded_run(database, identity, *of)) is not None:
+                record = find_recorded_run(self.library.database, identity, *of)
+                if record is not None:
                     complain(f"{spec}: reusing run {record.id}")
                     records[spec] = record
         return records

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from catalog.interfaces.cli.options import JsonOption, Printed, command, settings_for
 from catalog.interfaces.cli.output import TerminalProgress, note, print_json, table_lines
@@ -41,9 +42,7 @@ def list_all(context: typer.Context) -> Printed:
 @command
 def check(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
-    ] = None,
+    name: str | None = Argument(None, help="A model that 'list' shows, or a folder. Default: all."),
 ) -> Printed:
     """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
@@ -69,10 +68,8 @@ def check(
 @app.command("path")
 def path(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A model that 'list' shows, or one of the hub.")],
-    fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch missing files from the model hub.")
-    ] = False,
+    name: str = Argument(help="A model that 'list' shows, or one of the hub."),
+    fetch: bool = Option(False, "--fetch", help="Fetch missing files from the model hub."),
     json: JsonOption = False,
 ) -> None:
     """Print the folder of a model; exit with 1 if it is not here.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from typer import Option
 
 from catalog.interfaces.cli.output import complain, print_json, say
 
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
 
 DatasetOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         *("--dataset", "--project", "-d"),
         help="Name of the dataset; not needed if there is only one.",
     ),
 ]
 RayOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--ray",
         help="Embed on a Ray cluster: its address, auto, or local (docs/how-to/ray.md).",
         show_default=False,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
 HEED_ROLE = frozenset(
     (
         *("search", "ask", "generate", "get", "browse", "status", "mcp", "serve"),
@@ -119,12 +120,8 @@ _KEPT: dict[str, Any] = {"show_default": False, "expose_value": False, "callback
 
 
 def _declare(
-    home: Annotated[
-        Path | None, typer.Option(help="Folder of the store (IDX_HOME).", **_KEPT)
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Name of a file with settings in configs/.", **_KEPT)
-    ] = None,
+    home: Path | None = Option(None, help="Folder of the store (IDX_HOME).", **_KEPT),
+    preset: str | None = Option(None, help="Name of a file with settings in configs/.", **_KEPT),
 ) -> None:
     """Have the options ``--home`` and ``--preset``."""
 

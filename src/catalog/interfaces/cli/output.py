@@ -12,21 +12,17 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.files import describe_os_error, remedy
-from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, safe
 from catalog.interfaces.wrapping import fit
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType
 
-    from catalog.ingest.sync_report import Pace
-    from catalog.library.health import DatasetStats
 
 _LINE_EVERY_SECONDS = 5.0
 _REASONS_SHOWN = 10
@@ -60,21 +56,13 @@ def table_lines(
     """
     cells = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    width = columns_of(sys.stdout)
-    if width is not None and sum(widths) + 2 * len(widths) - 2 > width:
-        yield from _listed(headings, cells[1:])
+    if sum(widths) + 2 * len(widths) - 2 <= (columns_of(sys.stdout) or sys.maxsize):
+        signs = ["><"[heading not in right] for heading in headings]
+        form = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
+        yield from (form.format(*row).rstrip() for row in cells)
         return
-    for row in cells:
-        padded = [
-            cell.rjust(width) if heading in right else cell.ljust(width)
-            for heading, cell, width in zip(headings, row, widths, strict=True)
-        ]
-        yield "  ".join(padded).rstrip()
-
-
-def _listed(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    first = next(at for at, heading in enumerate(headings) if heading) + 1
-    for row in rows:
+    first = 1 if headings[0] else 2
+    for row in cells[1:]:
         yield " ".join(filter(None, row[:first]))
         named = zip(headings[first:], row[first:], strict=True)
         yield f"    {', '.join(f'{heading} {cell}' for heading, cell in named if cell)}"
@@ -101,19 +89,16 @@ def prepare_streams() -> None:
     Writing to the replaced standard output fails, since the answer would be lost; text for
     standard error is dropped.
     """
-    if sys.stdin is None:
-        sys.stdin = _stand_in(os.O_RDONLY, "r")
-    if sys.stdout is None:
-        sys.stdout = _stand_in(os.O_RDONLY, "w")
-    if sys.stderr is None:
-        sys.stderr = _stand_in(os.O_WRONLY, "w")
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack a document's letters
-
-
-def _stand_in(flags: int, mode: str) -> TextIO:
-    return cast("TextIO", os.fdopen(os.open(os.devnull, flags), mode, errors="replace"))
 
 
 def flush_streams() -> None:
@@ -140,17 +125,14 @@ def _flush(stream: TextIO) -> OSError | None:
 
 def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
     """Raise :class:`CatalogError` for a lack of permissions, space or handles; ignore a defect."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]  # type: ignore[assignment]
-    if not isinstance(error, OSError):
-        return
-    name = error.filename
+    one: Exception = error
+    while isinstance(one, ExceptionGroup) and len(one.exceptions) == 1:
+        one = one.exceptions[0]
+    name = getattr(one, "filename", None)
     path = Path(name) if isinstance(name, str) else Path()
-    if remedy(error.errno, path):
-        message = f"cannot write to standard output or a file: {error.strerror}"
-        if isinstance(name, str):
-            message = describe_os_error(path, error)
-        raise CatalogError(message) from error
+    if isinstance(one, OSError) and remedy(one.errno, path):
+        message = f"cannot write to standard output or a file: {one.strerror}"
+        raise CatalogError(describe_os_error(path, one) if path.name else message) from one
 
 
 def time_left(seconds: float) -> str:
@@ -175,8 +157,7 @@ def heeding_termination() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    is_main = threading.current_thread() is threading.main_thread()  # only it may set handlers
-    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")] if is_main else []
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     default = [one for one in numbers if one and signal.getsignal(one) is signal.SIG_DFL]
     for number in default:
         signal.signal(number, end)
@@ -187,12 +168,6 @@ def heeding_termination() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _pace_of(total: float) -> Pace:
-    from catalog.ingest.sync_report import Pace
-
-    return Pace(total, time.monotonic)
-
-
 class TerminalProgress:
     """Show on standard error how much is done, and after Ctrl-C how to go on, if one can.
 
@@ -200,30 +175,29 @@ class TerminalProgress:
     at its next step.
     """
 
+    _bar: Any = None
+    _on_interrupt: Any = None  # what Ctrl-C did before
+    _is_interrupted = False
+
     def __init__(self, *, is_resumable: bool = True) -> None:
         self._is_resumable = is_resumable
-        self._bar: Any = None
-        self._task: Any = None
-        self._doing = self._then = self._counts = ""
-        self._total = self._done = 0.0
-        self._pace = _pace_of(0)
-        self._printed = time.monotonic()
-        self._on_interrupt: Any = None  # what Ctrl-C did before
-        self._is_interrupted = False
+        self.start(0)
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Begin the run, or its next part, which will cover this much (0: not known).
 
         Where there is no terminal, a line says so.
         """
+        from catalog.ingest.sync_report import Pace
+
         self._heed_interrupt()
         self._close_bar()
-        self._total, self._done, self._pace = total, 0, _pace_of(total)
+        self._total, self._done, self._pace = total, 0.0, Pace(total, time.monotonic)
         self._doing, self._then, self._counts = doing, then, ""
-        if sys.stderr.isatty():
-            self._open_bar(total)
+        self._printed = time.monotonic()
+        if doing and sys.stderr.isatty():
+            self._open_bar()
         elif doing:
-            self._printed = time.monotonic()
             note(f"{safe(doing)}\n")
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
@@ -233,9 +207,8 @@ class TerminalProgress:
         self._counts = counts or self._counts
         self._pace.advance(amount)
         if self._bar is not None:
-            self._bar.update(
-                self._task, advance=amount, state=self._state(), label=safe(label)[-40:]
-            )
+            told = f"{self._state()} {safe(label)[-40:]}"
+            self._bar.update(self._bar.task_ids[0], advance=amount, told=told)
         elif time.monotonic() - self._printed > _LINE_EVERY_SECONDS:
             self._printed = time.monotonic()
             share = f"{self._done / max(1, self._total):4.0%}"
@@ -243,37 +216,30 @@ class TerminalProgress:
             note(f"{'  '.join(filter(None, parts))}\n")
 
     def _state(self) -> str:
-        """Return how many are done, how fast, how long the rest will take, and what follows."""
+        """Return how many are done, how long the rest will take, and what follows."""
         left, follows = self._pace.seconds_left, f"then {self._then}" if self._then else ""
         of_part = f" of {self._doing}" if self._then else ""
         rest = "" if left is None else f"{time_left(left)}{of_part}"
         return ", ".join(filter(None, (self._counts, rest, follows)))
 
-    def _open_bar(self, total: float) -> None:
+    def _open_bar(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        measured = (BarColumn(bar_width=20), TaskProgressColumn()) if total else ()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            *measured,
-            TextColumn("{task.fields[state]}", markup=False),
-            TextColumn("{task.fields[label]}", markup=False),
+            *((BarColumn(bar_width=20), TaskProgressColumn()) if self._total else ()),
+            TextColumn("{task.fields[told]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task(
-            self._doing, total=max(1, total), state=self._state(), label=""
-        )
+        self._bar.add_task(self._doing, total=max(1, self._total), told=self._state())
         self._bar.start()
 
-    def __enter__(self) -> TerminalProgress:
-        if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
-            if callable(before):
-                self._on_interrupt = before
-                signal.signal(signal.SIGINT, self._interrupt)
-        return self
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._is_interrupted = True
@@ -283,47 +249,16 @@ class TerminalProgress:
         if self._is_interrupted:
             raise KeyboardInterrupt
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __enter__(self) -> TerminalProgress:
+        before = signal.getsignal(signal.SIGINT)
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            self._on_interrupt = before
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._on_interrupt is not None:
             signal.signal(signal.SIGINT, self._on_interrupt)
         self._close_bar()
         if self._is_resumable and isinstance(error, (KeyboardInterrupt, *_GO_ON)):
             complain(RESUMABLE)
-
-    def _close_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-
-def stats_lines(stats: DatasetStats) -> Iterator[str]:
-    """Yield the counts, and why files are missing."""
-    from catalog.interfaces.terminal import describe_origin
-
-    files = stats.files
-    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
-    yield f"{'files':15} {files.indexed} of {files.listed} indexed{share}"
-    for reasons, outcome in ((files.reasons, "not"), (files.partly, "not wholly, or not as it is")):
-        for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
-            yield f"{'':15} {count} {outcome}: {reason}"
-        if len(reasons) > _REASONS_SHOWN:
-            yield f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)"
-    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
-    languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
-    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    for name, value in (
-        ("documents", stats.documents),
-        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
-        ("languages", languages or "not known yet"),
-        ("embedded", f"{stats.embedded} of {counted(stats.chunks, 'passage')}"),
-        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
-        ("updated", updated),
-        ("folder", stats.root or "none: filled by a pipeline"),
-        ("made with", describe_origin(stats.preset, stats.settings)),
-    ):
-        yield f"{name:15} {value}"

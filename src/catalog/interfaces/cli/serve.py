@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Option
 
-from catalog.interfaces.cli.options import (
-    open_library,
-    settings_for,
-    store_options,
-)
+from catalog.interfaces.cli.options import logged_settings, open_library, store_options
 from catalog.interfaces.cli.output import note
 
 if TYPE_CHECKING:
@@ -22,21 +19,20 @@ if TYPE_CHECKING:
 
 def serve(
     context: typer.Context,
-    http: Annotated[
-        str,
-        typer.Option(
-            "--http", metavar="HOST:PORT", help="Address to listen on; port 0: any free port."
-        ),
-    ] = "127.0.0.1:8180",
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a search page at /.")] = True,
-    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(help="Offer this search on the page, too; may be repeated."),
-    ] = None,
-    golden: Annotated[
-        Path | None, typer.Option(help="Folder of the golden sets. Default: golden in the home.")
-    ] = None,
+    http: str = Option(
+        "127.0.0.1:8180",
+        "--http",
+        metavar="HOST:PORT",
+        help="Address to listen on; port 0: any free port.",
+    ),
+    page: bool = Option(True, "--page/--no-page", help="Show a search page at /."),
+    opens: bool = Option(False, "--open", help="Open the page in a browser."),
+    compare: list[str] | None = Option(
+        None, help="Offer this search on the page, too; may be repeated."
+    ),
+    golden: Path | None = Option(
+        None, help="Folder of the golden sets. Default: golden in the home."
+    ),
 ) -> None:
     """Keep model and indexes open for all that ask.
 
@@ -85,10 +81,9 @@ def _open_browser(address: str) -> None:
 
 def mcp(
     context: typer.Context,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Streamable HTTP instead of stdio."),
-    ] = None,
+    http: str | None = Option(
+        None, "--http", metavar="HOST:PORT", help="Streamable HTTP instead of stdio."
+    ),
 ) -> None:
     """Serve the documents to coding agents by MCP.
 
@@ -99,19 +94,15 @@ def mcp(
         catalog mcp
         catalog mcp --http 127.0.0.1:8190
     """
-    import logging
     import sys
 
     from catalog.interfaces.home_socket import NearestEngine
     from catalog.interfaces.mcp import catalog_server, serve_http, serve_stdio
-    from catalog.interfaces.server.crash_log import quiet_libraries
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
 
     address = None if http is None else parse_address(http)
-    settings = settings_for(context).settings
-    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
-    quiet_libraries()
+    settings = logged_settings(context)
     workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
 
     def build_server(engine: Engine) -> Server[Any]:

@@ -12,23 +12,14 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from catalog.core import params
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.files import home_folder, settings_key
-from catalog.core.params import (
-    AskParams,
-    BrowseParams,
-    GenerateParams,
-    GetParams,
-    Param,
-    Params,
-    SearchParams,
-    StatusParams,
-    edge_fields,
-)
 from catalog.interfaces.cli.options import (
     JsonOption,
     Printed,
@@ -42,36 +33,24 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
 from catalog.interfaces.plain_text import safe
 
-if TYPE_CHECKING:
-    pass
-
-
-_OutOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write to this file.", show_default=False)
-]
+_Texts = tuple[str, str, int]  # for standard output and standard error, and the exit code
 _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
 
 def verb_command(
-    verb: str,
-    params: type[Params],
-    summary: str,
-    examples: tuple[str, ...],
-    *,
-    writes_file: bool = False,
-    **form_options: Any,
+    verb: str, kind: type[params.Params], summary: str, *examples: str, **more: Any
 ) -> Callable[..., None]:
     """Return the command of a verb: an argument or option for each of its parameters.
 
-    ``form_options`` are switches that only change the printed form, named as in ``terminal.Form``.
-    A command that ``writes_file`` also has ``--out``.
+    ``more`` are options that only change the printed form, named as in ``terminal.Form``, or
+    ``out``, the file to write to.
     """
-    switches = {**form_options, "json": JsonOption}
+    more["json"] = JsonOption
 
     def command(context: typer.Context, **values: Any) -> None:
-        out: Path | None = values.pop("out", None)
+        form = {name: values.pop(name) for name in more}
+        out: Path | None = form.pop("out", None)
         require_folder_of(out)
-        form = {name: values.pop(name) for name in switches}
         form["explain"] = values.get("explain", False)
         arguments = {name: value for name, value in values.items() if value is not None}
         try:
@@ -79,16 +58,15 @@ def verb_command(
         except ArtifactSchemaError as error:
             raise _keep_draft(error, out) from None
 
-    parameters = [_CONTEXT, *map(_command_parameter, edge_fields(params))]
-    parameters += [_keyword(name, kind, default=False) for name, kind in switches.items()]
-    if writes_file:
-        parameters.append(_keyword("out", _OutOption, default=None))
+    parameters = [_CONTEXT, *map(_command_parameter, params.edge_fields(kind))]
+    for name, option in more.items():
+        parameters.append(_keyword(name, option, default=None if name == "out" else False))
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__ = "\n".join((f"{summary}\n\nExamples:", *examples))
     return command
 
 
-def _command_parameter(field: Param) -> Parameter:
+def _command_parameter(field: params.Param) -> Parameter:
     """Return an argument or option for a parameter; a list is an option that may be repeated."""
     kind, help_text = field.type, field.help
     if field.takes_list:
@@ -98,13 +76,13 @@ def _command_parameter(field: Param) -> Parameter:
     if field.is_required:
         default = Parameter.empty
     if field.is_positional:
-        argument = typer.Argument(help=field.help)
+        argument = Argument(help=field.help)
         return _keyword(field.name, Annotated[kind, argument], default=default)
     first, *others = field.flags.split() or (f"--{field.name.replace('_', '-')}",)
     if kind == bool | None:
         first = f"{first}/--no-{first.removeprefix('--')}"
     least, most = field.within
-    option = typer.Option(first, *others, help=help_text, min=least, max=most)
+    option = Option(first, *others, help=help_text, min=least, max=most)
     return _keyword(field.name, Annotated[kind, option], default=default)
 
 
@@ -114,61 +92,51 @@ def _keyword(name: str, kind: Any, *, default: Any) -> Parameter:
 
 search = verb_command(
     "search",
-    SearchParams,
+    params.SearchParams,
     "Find the passages that answer a query.",
-    (
-        'catalog search "how to rotate keys"',
-        'catalog search "api key -draft" -d notes --type pdf',
-    ),
+    'catalog search "how to rotate keys"',
+    'catalog search "api key -draft" -d notes --type pdf',
 )
 ask = verb_command(
     "ask",
-    AskParams,
+    params.AskParams,
     "Answer a question in cited sentences, or say why not.",
-    (
-        'catalog ask "How often are keys rotated?"',
-        'catalog ask "Who approves a release?" -d notes --after 2026',
-    ),
+    'catalog ask "How often are keys rotated?"',
+    'catalog ask "Who approves a release?" -d notes --after 2026',
 )
 generate = verb_command(
     "generate",
-    GenerateParams,
+    params.GenerateParams,
     "Make a cited blueprint, pdr, workflow or build-plan with a language model.",
-    (
-        'catalog generate workflow --topic "rotating keys"',
-        'catalog generate blueprint --topic "backups" --out backups.md',
-    ),
-    writes_file=True,
+    'catalog generate workflow --topic "rotating keys"',
+    'catalog generate blueprint --topic "backups" --out backups.md',
+    out=Annotated[
+        Path | None, Option("--out", "-o", help="Write to this file.", show_default=False)
+    ],
 )
 get = verb_command(
     "get",
-    GetParams,
+    params.GetParams,
     "Print a document, or some of its lines, pages or cells.",
-    (
-        "catalog get notes:keys.md",
-        "catalog get keys.md:12-20 --line-numbers",
-    ),
+    "catalog get notes:keys.md",
+    "catalog get keys.md:12-20 --line-numbers",
     numbers=Annotated[
-        bool, typer.Option("--line-numbers", "-n", help="Number the lines like citations.")
+        bool, Option("--line-numbers", "-n", help="Number the lines like citations.")
     ],
 )
 browse = verb_command(
     "browse",
-    BrowseParams,
+    params.BrowseParams,
     "Show which documents there are, with titles, dates and tags.",
-    (
-        "catalog browse",
-        'catalog browse "key rotation" --sort modified',
-    ),
+    "catalog browse",
+    'catalog browse "key rotation" --sort modified',
 )
 status = verb_command(
     "status",
-    StatusParams,
+    params.StatusParams,
     "Show datasets, sizes, the model and the engines.",
-    (
-        "catalog status",
-        "catalog status --json",
-    ),
+    "catalog status",
+    "catalog status --json",
 )
 
 
@@ -177,19 +145,19 @@ def _print_answer(
     verb: str,
     arguments: Mapping[str, Any],
     form: dict[str, Any],
-    file: Path | None = None,
+    file: Path | None,
 ) -> None:
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
-    printed = _ask_server(store_options(context), verb, arguments, form)
+    streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
+    call = {"verb": verb, "arguments": arguments, "form": form, "streamed": streamed}
+    printed = _ask_server(store_options(context), call)
     if printed is None:
         from catalog.core.retrieval_events import asked_at
         from catalog.interfaces.calls import LocalEngine
-        from catalog.interfaces.terminal import Form, render
+        from catalog.interfaces.terminal import Form, render, stream_answer
 
         with asked_at("cli"), LocalEngine(open_library(context)) as engine:
-            if verb == "ask" and not form["json"] and sys.stdout.isatty():
-                from catalog.interfaces.terminal import stream_answer
-
+            if streamed:
                 printed = _write_parts(stream_answer(engine.answer_events(arguments), Form(**form)))
             else:
                 printed = render(verb, engine.answer(verb, arguments), Form(**form))
@@ -214,17 +182,14 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
     return ArtifactSchemaError(f"{error}; the draft is in {beside}", error.draft)
 
 
-def _write_parts(
-    parts: Generator[str, None, tuple[str, str, int]],
-) -> tuple[str, str, int]:
+def _write_parts(parts: Generator[str, None, _Texts]) -> _Texts:
     """Write each part as it comes and return the texts and exit code that follow them."""
     while True:
         try:
-            text = next(parts)
+            _write_now(next(parts))
         except StopIteration as ended:
-            rest: tuple[str, str, int] = ended.value
+            rest: _Texts = ended.value
             return rest
-        _write_now(text)
 
 
 def _write_now(text: str) -> None:
@@ -232,9 +197,7 @@ def _write_now(text: str) -> None:
     sys.stdout.flush()
 
 
-def _ask_server(
-    store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
-) -> tuple[str, str, int] | None:
+def _ask_server(store: StoreOptions, call: dict[str, Any]) -> _Texts | None:
     """Return the output of the store's server; ``None`` without one of the same settings."""
     from catalog.interfaces.home_socket import (
         OtherSettingsError,
@@ -246,8 +209,6 @@ def _ask_server(
     home = home_folder(store.home)
     if not socket_of(home).exists():
         return None
-    streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
-    call = {"verb": verb, "arguments": dict(arguments), "form": dict(form), "streamed": streamed}
     message: dict[str, Any] = {}
     try:
         for message in ask_server(home, settings_key(home, store.preset), call):
@@ -255,9 +216,9 @@ def _ask_server(
         return message["out"], message["err"], message["code"]
     except OtherSettingsError:
         complain(f"the server of {home} has other settings, so this command answers without it")
-        return None
     except ServerGoneError:
-        return None
+        pass
+    return None
 
 
 @command
