@@ -194,10 +194,10 @@ class CollectionSearch:
             return get_model(self._settings.embedding, rag=self._settings.rag_v2)
         return as_model(given)
 
-    @cached_property
+    @property
     def shape(self) -> CollectionShape:
         """Return the collection's dimension, distance and indexes, read once."""
-        return self._collection.read_shape()
+        return self._collection.shape
 
     def search(
         self,
@@ -230,12 +230,12 @@ class CollectionSearch:
         threshold = self.fields.threshold if threshold is None else threshold
         with stages.run("vector") as notes:
             notes += [how] if how else []
-            points = self._collection.nearest(shape, vector, count, condition, threshold)
+            points = self._collection.nearest(vector, count, condition, threshold)
         with stages.run("payload") as notes:
             results, problems = read_points(points, self.fields)
             notes += problems
         if results and not any(result.text for result in results):
-            self._check_text_field([*points, *self._collection.sample(shape, SAMPLED)])
+            self._check_text_field([*points, *self._collection.sample(SAMPLED)])
         return CollectionResults(
             tuple(results),
             query=text,
@@ -252,7 +252,7 @@ class CollectionSearch:
         texts. It is near 1 if that model filled the collection.
         """
         shape = self.shape
-        points = self._collection.sample(shape, SAMPLED)
+        points = self._collection.sample(SAMPLED)
         names = {name: str(getattr(self.fields, name)) for name in FIELDS}
         filled = {
             name: sum(find_field(point.payload, key) not in (None, "") for point in points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from qdrant_client import models
@@ -19,7 +20,7 @@ PayloadCondition = dict[str, Any]
 _BOUNDS = {Op.GT: "gt", Op.GTE: "gte", Op.LT: "lt", Op.LTE: "lte"}
 _LARGEST = sys.float_info.max  # JSON has no infinity
 _NAMED = 10  # collections in one message
-_DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # with these a larger score is nearer
+_DISTANCES = ("Cosine", "Dot")  # with these a larger score is nearer
 
 
 def payload_condition(tree: Filter, keys: Mapping[str, str]) -> PayloadCondition:
@@ -55,10 +56,8 @@ def payload_condition(tree: Filter, keys: Mapping[str, str]) -> PayloadCondition
         case op if op in filters.TEXT_OPS:
             return {"key": key, "match": {"text": items[0]}}
     if items[0] is None or value_kind(items[0]) != "n":
-        raise FilterError(
-            f"{tree.field} {tree.op.value} needs a number in a collection that other software "
-            "filled"
-        )
+        asked = f"{tree.field} {tree.op.value}"
+        raise FilterError(f"{asked} needs a number in a collection that other software filled")
     return {"key": key, "range": {_BOUNDS[tree.op]: _finite(items[0])}}
 
 
@@ -100,16 +99,14 @@ class CollectionShape(NamedTuple):
 
 
 class ForeignCollection:
-    """The collection ``name`` on a server; all methods only read.
-
-    They raise :class:`EngineError` if the server cannot be reached or refuses.
-    """
+    """The collection ``name`` on a server, only read; raises like :class:`QdrantServer`."""
 
     def __init__(self, server: QdrantServer, name: str, vector: str | None = None) -> None:
         self.server, self.name, self._vector = server, name, vector
 
-    def read_shape(self) -> CollectionShape:
-        """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
+    @cached_property
+    def shape(self) -> CollectionShape:
+        """The shape, read once; raises :class:`ConfigError` if the collection is unsearchable."""
         client, place = self.server.client, f"the collection {self.name!r} at {self.server.address}"
         if not self.server.call(client.collection_exists, self.name):
             there = self.server.call(client.get_collections).collections
@@ -128,12 +125,12 @@ class ForeignCollection:
         params = vectors[name]
         if params.multivector_config is not None:
             raise ConfigError(f"{place} has several vectors for each point")
-        if params.distance not in _DISTANCES:
+        if (distance := params.distance.value) not in _DISTANCES:
             raise ConfigError(
-                f"{place} uses {params.distance.value} distance; only Cosine and Dot are supported"
+                f"{place} uses {distance} distance; only Cosine and Dot are supported"
             )
         indexes = {field: schema.data_type.value for field, schema in info.payload_schema.items()}
-        return CollectionShape(params.size, params.distance.value, name, indexes)
+        return CollectionShape(params.size, distance, name, indexes)
 
     def count(self) -> int:
         """Return the number of points."""
@@ -141,30 +138,26 @@ class ForeignCollection:
 
     def nearest(
         self,
-        shape: CollectionShape,
         vector: Vector,
         limit: int,
         condition: PayloadCondition | None,
         threshold: float | None,
     ) -> list[ForeignPoint]:
-        """Return the nearest points that meet the condition, best first, at most ``limit``.
-
-        Points with a score below ``threshold`` are left out.
-        """
+        """Return the nearest points that meet the condition and the threshold, best first."""
         wanted = condition and models.Filter.model_validate({"must": [condition]})
-        how = {"query": vector.tolist(), "using": shape.vector, "query_filter": wanted}
-        return self._query(shape, limit, score_threshold=threshold, **how)
+        how = {"query": vector.tolist(), "using": self.shape.vector, "query_filter": wanted}
+        return self._query(limit, score_threshold=threshold, **how)
 
-    def sample(self, shape: CollectionShape, limit: int) -> list[ForeignPoint]:
+    def sample(self, limit: int) -> list[ForeignPoint]:
         """Return some points, with their vectors."""
-        return self._query(shape, limit, with_vectors=[shape.vector] if shape.vector else True)
+        return self._query(limit, with_vectors=[self.shape.vector] if self.shape.vector else True)
 
-    def _query(self, shape: CollectionShape, limit: int, **how: Any) -> list[ForeignPoint]:
+    def _query(self, limit: int, **how: Any) -> list[ForeignPoint]:
         query, found = self.server.client.query_points, list[ForeignPoint]()
         for point in self.server.call(query, self.name, limit=limit, **how).points:
             vector: Any = point.vector
             if isinstance(vector, dict):
-                vector = vector.get(shape.vector)
+                vector = vector.get(self.shape.vector)
             found.append(ForeignPoint(str(point.id), point.score, point.payload or {}, vector))
         return found
 

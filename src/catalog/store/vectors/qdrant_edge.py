@@ -54,18 +54,19 @@ class QdrantEdgeEngine(PointEngine):
     @contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:  # noqa: ARG002  (another holds it for long)
         """Take the folder's lock, and keep it until :meth:`close`."""
-        if not self._lock.is_locked:
-            try:
-                make_folder(self.folder)
+        try:
+            make_folder(self.folder)
+            if not self._lock.is_locked:
                 self._lock.acquire(timeout=0)
-            except Timeout as error:
-                raise EngineLockedError(
-                    "another process, such as 'catalog serve', has the vectors of "
-                    f"{self.dataset!r} open: IDX_RAG_V2__VECTOR_ENGINE=flat needs no lock"
-                ) from error
-            except OSError as error:
-                message = f"cannot use the index folder {self.folder}: {error}"
-                raise EngineBlockedError(message) from error
+        except Timeout as error:
+            raise EngineLockedError(
+                f"another process, such as 'catalog serve', has the vectors of {self.dataset!r} "
+                "open: IDX_RAG_V2__VECTOR_ENGINE=flat needs no lock"
+            ) from error
+        except OSError as error:
+            message = f"cannot use the index folder {self.folder}: {error}"
+            raise EngineBlockedError(message) from error
+        self._check_room(0)
         yield
 
     def _open(self, *, anew: bool) -> dict[str, Any]:  # noqa: ARG002
@@ -74,7 +75,6 @@ class QdrantEdgeEngine(PointEngine):
         except (OSError, ValueError, TypeError, RecursionError):
             return {}
         if self._shard is None:
-            self._check_room(0)
             try:
                 with _translate_errors():
                     self._shard = edge.EdgeShard.load(str(self._shard_folder))
@@ -88,7 +88,6 @@ class QdrantEdgeEngine(PointEngine):
         return record
 
     def _create(self, record: dict[str, Any]) -> None:
-        self._check_room(0)
         self._release()
         quantized = edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Pinned)
         # no graph: it would take longest to build, and it misses some of the nearest points
@@ -137,7 +136,6 @@ class QdrantEdgeEngine(PointEngine):
         self._run("update", edge.UpdateOperation.upsert_points(rows))
 
     def _remove(self, ids: list[int]) -> None:
-        self._check_room(0)
         self._run("update", edge.UpdateOperation.delete_points([*ids]))
 
     def _find(self, vector: Vector, limit: int, ids: list[int] | None) -> list[tuple[int, float]]:
