@@ -110,8 +110,7 @@ class Restriction:
     @property
     def is_whole_dataset(self) -> bool:
         """Return whether every chunk of every dataset may answer."""
-        is_narrowed = self.filter is not None or self.without or self.containing
-        return self.scope.is_all and not is_narrowed
+        return self.scope.is_all and (self.filter, self.without, self.containing) == (None, (), ())
 
     @property
     def is_one_document(self) -> bool:
@@ -138,10 +137,9 @@ def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
             among(documents.c.source_doc_id, sorted(restriction.scope.ids)),
         )
         is_here = chunks.c.document_id.in_(allowed)
-    tree = restriction.filter
     return and_(
         is_here,
-        true() if tree is None else filter_sql.compile_filter(tree),
+        true() if restriction.filter is None else filter_sql.compile_filter(restriction.filter),
         *(phrase_clause(phrase) for phrase in restriction.containing),
         *(~phrase_clause(phrase) for phrase in restriction.without),
     )

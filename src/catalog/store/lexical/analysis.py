@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from catalog.core.ids import sha1_hex
 from catalog.core.text import limit_marks
@@ -27,7 +27,7 @@ from catalog.store.lexical.languages import (
     word_rules,
 )
 
-_CACHED = 50_000  # raw words whose tokens are cached
+_CACHED, _SHORT = 50_000, 64  # raw words whose tokens are cached, and the longest of these
 _MOST_JOINED = 20  # words of a query whose neighbours are joined
 MAX_LENGTH = 128  # characters of a token: of a longer word only the first are indexed
 
@@ -62,6 +62,8 @@ UNSPACED = re.compile(
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# Compiled at the first use, which takes milliseconds.
+_HAN_OR_HANGUL, _LONE_HAN = f"[{_HAN}\uac00-\ud7af]", f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])"
 _LEAST_RUN = 3  # characters: a shorter run of letters or digits is not a word by itself
 _MOST_RUNS = 3  # of a word: one with more runs is an id or a hash
 CASED = re.compile(
@@ -213,32 +215,18 @@ def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
             yield from ((run.casefold(), True) for run in new)
 
 
-@cache  # compiled at the first use, which takes milliseconds, as do other large classes
-def _han_or_hangul() -> re.Pattern[str]:
-    return re.compile(f"[{_HAN}\uac00-\ud7af]")
-
-
-@cache
-def _lone_han() -> re.Pattern[str]:
-    return re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
-
-
 def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     """Yield overlapping pairs of characters of unspaced scripts, and other letters as words."""
-    end = 0
-    for run in UNSPACED.finditer(name):
-        if run.start() > end:
-            yield from _cased(name[end : run.start()], is_passage=is_passage)
-        end = run.end()
-        letters = run.group().casefold()
-        if len(letters) == 1:
+    for number, piece in enumerate(re.split(f"({UNSPACED.pattern})", name)):
+        letters = piece.casefold()
+        if number % 2 == 0:
+            yield from _cased(piece, is_passage=is_passage) if piece else ()
+        elif len(letters) == 1:
             yield letters, False
         else:
-            alone = _han_or_hangul() if is_passage else _lone_han()
-            yield from ((letter, False) for letter in alone.findall(letters))
-        yield from ((letters[at : at + 2], False) for at in range(len(letters) - 1))
-    if end < len(name):
-        yield from _cased(name[end:], is_passage=is_passage)
+            alone = re.findall(_HAN_OR_HANGUL if is_passage else _LONE_HAN, letters)
+            pairs = (letters[at : at + 2] for at in range(len(letters) - 1))
+            yield from ((form, False) for form in (*alone, *pairs))
 
 
 def capital_name(raw: str) -> str:
@@ -268,7 +256,7 @@ class Analyzer:
 
     def __init__(self, language: str = "english", *, is_passage: bool = False) -> None:
         self.language, self._is_passage, self._rules = language, is_passage, word_rules(language)
-        self._cache: dict[str, tuple[str, ...]] = {}
+        self._cached = lru_cache(_CACHED)(self._analyse)
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text in order, with repetitions, in linear time."""
@@ -276,11 +264,9 @@ class Analyzer:
 
     def tokens_of(self, raws: Iterable[str]) -> list[str]:
         """Return the tokens of a text's raw words."""
-        cache = self._cache
-        tokens: list[str] = []
+        cached, tokens = self._cached, list[str]()
         for raw in raws:
-            cached = cache.get(raw)
-            tokens += self._analyse(raw) if cached is None else cached
+            tokens += cached(raw) if len(raw) <= _SHORT else self._analyse(raw)
         return tokens
 
     def token(self, form: str, *, is_plain: bool = True) -> str | None:
@@ -303,12 +289,7 @@ class Analyzer:
         analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
         if self._is_passage and None in analysed:
             analysed.append(capital_name(raw))
-        tokens = tuple([token for token in analysed if token])
-        if len(self._cache) >= _CACHED:
-            self._cache.clear()
-        if len(raw) <= 64:
-            self._cache[raw] = tokens
-        return tokens
+        return tuple([token for token in analysed if token])
 
 
 _analyzer = lru_cache(None)(Analyzer)

@@ -61,8 +61,8 @@ class PointEngine(ABC):
     def __init__(self, setup: EngineSetup) -> None:
         self.database, self.dataset, self.folder = setup.database, setup.dataset, setup.folder
         self.dim, self._rag = setup.dim, setup.rag
-        self._made_by = {"format": FORMAT, "dataset": setup.dataset, "dim": setup.dim}
-        self._made_by |= {"fingerprint": setup.fingerprint}
+        made_by = {"format": FORMAT, "dataset": setup.dataset, "dim": setup.dim}
+        self._made_by = made_by | {"fingerprint": setup.fingerprint}
         self.damaged: frozenset[str] = frozenset()
         self.held: Stamp | None = None  # the state of the points, if it is known
         self._at: Points | None = None
@@ -105,8 +105,8 @@ class PointEngine(ABC):
         Raises :class:`EngineLockedError`.
         """
         busy = f"another process is writing the vectors of {self.dataset!r}"
-        how: dict[str, Any] = {"seconds": _MOST_WAIT if wait else 0.0, "busy": busy}
-        how["on_wait"] = lambda: None
+        seconds = _MOST_WAIT if wait else 0.0
+        how: dict[str, Any] = {"seconds": seconds, "busy": busy, "on_wait": lambda: None}
         with ExitStack() as held:
             try:
                 held.enter_context(hold_lock(self.folder / POINTS_LOCK, **how))
@@ -121,9 +121,8 @@ class PointEngine(ABC):
     def at(self, connection: Connection) -> Points:
         stamp, at = read_stamp(connection, self.dataset) or NO_DATASET, self._at
         if at is None or at.stamp != stamp:
-            at = self._at = Points(
-                self, stamp, live_seqs(connection, self.dataset, _ID, embedded_windows)
-            )
+            ids = live_seqs(connection, self.dataset, _ID, embedded_windows)
+            at = self._at = Points(self, stamp, ids)
         return at
 
     def follow(self, stamp: Stamp) -> str | None:
@@ -165,9 +164,8 @@ class PointEngine(ABC):
             self._bring_up()
             with self.database.read(latest=True) as connection:
                 gone, missing = self._compare(self.at(connection).ids)
-                return len(gone) + sum(
-                    len(self._load(connection, ids)) for ids in _batches(missing)
-                )
+                loaded = (self._load(connection, ids) for ids in _batches(missing))
+                return len(gone) + sum(map(len, loaded))
 
     def close(self) -> None:
         """Forget the state; the next search reads the record again."""
@@ -189,8 +187,7 @@ class PointEngine(ABC):
         is_current = not anew and record == now | {"is_whole": True}
         if not is_current or (is_compared and any(map(len, self._compare(at.ids)))):
             state = Stamp(0.0, 0, 0.0, record.get("state", ""))
-            is_ours = record.items() >= made_by.items()
-            if anew or not (is_ours and state.is_related(at.stamp)):
+            if anew or not (record.items() >= made_by.items() and state.is_related(at.stamp)):
                 self.held = None  # so that a search waits
                 self._create(made_by)
             self._write(now | {"is_whole": False})
@@ -215,14 +212,10 @@ class PointEngine(ABC):
         windows = read_windows(connection, {number // _WINDOWS for number in ids}, self.dim)
         self.damaged |= {*documents_of_vectors(connection, windows.damaged)}
         passages = load_chunks(connection, self.dataset, windows.seqs.tolist(), damaged=[])
-        wanted, points = set(ids), list[Point]()
-        for row, seq, place in zip(
-            windows.rows, windows.seqs.tolist(), windows.places, strict=True
-        ):
-            number = seq * _WINDOWS + place
-            if number in wanted and seq in passages:
-                points.append(Point(number, row, _payload(passages[seq])))
-        return points
+        numbers = (windows.seqs * _WINDOWS + windows.places).tolist()
+        read = dict(zip(numbers, windows.rows, strict=True))
+        owners = {number: passages.get(number // _WINDOWS) for number in ids if number in read}
+        return [Point(one, read[one], _payload(of)) for one, of in owners.items() if of]
 
 
 class Points:
