@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
@@ -63,36 +64,33 @@ def function_tools(
     An output's content is the text, its ``raw_output`` the data, and it says whether it is an
     error. Called with keywords; async calls run in a thread.
     """
-    return [_function_tool(engine, TOOLS[name]) for name in names]
-
-
-def _function_tool(engine: Engine, tool: Tool) -> FunctionTool:
     from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
 
-    def run(**arguments: Any) -> ToolOutput:
-        result = tool.call(engine, arguments)
+    def run(tool: Tool, **given: Any) -> ToolOutput:
+        result = tool.call(engine, given)
         return ToolOutput(
             content=result.text,
             tool_name=tool.name,
-            raw_input={"args": (), "kwargs": arguments},
+            raw_input={"args": (), "kwargs": given},
             raw_output=result.data,
             is_error=result.is_error,
         )
 
-    metadata = ToolMetadata(tool.description, name=tool.name, fn_schema=tool.arguments)
-    return FunctionTool(fn=run, metadata=metadata, callback=lambda output: output)
+    return [
+        FunctionTool(
+            fn=partial(run, tool),
+            metadata=ToolMetadata(tool.description, name=tool.name, fn_schema=tool.arguments),
+            callback=lambda output: output,
+        )
+        for tool in [TOOLS[name] for name in names]
+    ]
 
 
 def _function(tool: Tool) -> Callable[..., str]:
     """Return a function that answers the tool's arguments in words, from the settings' store."""
-    kind = Parameter.POSITIONAL_OR_KEYWORD
+    kind, required = Parameter.POSITIONAL_OR_KEYWORD, Parameter.empty
     parameters = [
-        Parameter(
-            name,
-            kind,
-            default=Parameter.empty if one.is_required else one.default,
-            annotation=one.type,
-        )
+        Parameter(name, kind, default=(one.default, required)[one.is_required], annotation=one.type)
         for name, one in tool.parameters.items()
     ]
     taken = Signature(parameters, return_annotation=str)

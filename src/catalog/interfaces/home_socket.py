@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from catalog import __version__
 from catalog.core import errors
 from catalog.core.errors import CatalogError, ConfigError, ServingError, StoreBusyError
-from catalog.core.files import describe_os_error
+from catalog.core.files import describe_os_error, settings_key
 from catalog.core.ids import sha1_hex
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def server_of(home: Path) -> Greeting | None:
     """Return the greeting of the home's server, ``None`` without one that answers."""
     with suppress(ServerGoneError):
         connection, greeting = _connect(socket_of(home))
-        connection.close()
-        return greeting
+        with connection:
+            return greeting
     return None
 
 
@@ -85,8 +85,8 @@ def listening(
     """Answer calls at the home's socket until the end of the block.
 
     ``answer`` yields the messages of an answer, of which all but the last have ``write``. Enter
-    it before other threads make files, because it changes the umask of the process for a moment.
-    Raises :class:`ConfigError` if the home has a server, or the socket cannot be made.
+    it before other threads make files: it changes the umask of the process for a moment. Raises
+    :class:`ConfigError` if the home has a server, or the socket cannot be made.
     """
     from multiprocessing.connection import Listener
 
@@ -247,7 +247,6 @@ class NearestEngine:
     @classmethod
     def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
         """Return the engine for settings loaded with that preset in this environment."""
-        from catalog.core.files import settings_key
 
         def local() -> LocalEngine:
             from catalog.interfaces.calls import LocalEngine

@@ -154,7 +154,6 @@ def catalog_server(
 
 
 def _line(text: str, most: int = 200) -> str:
-    """Return foreign text as one clean line."""
     line = one_line(clean(text))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -179,8 +178,9 @@ def instructions(engine: Engine, roles: Collection[str] = ()) -> str:
     ]
     if len(names) > 1:
         return agent_guidance(names)
-    contents = f"Dataset here: {names[0]}." if names else "There is no dataset yet."
-    return f"{agent_guidance()}{contents}"
+    return agent_guidance() + (
+        f"Dataset here: {names[0]}." if names else "There is no dataset yet."
+    )
 
 
 def list_documents(engine: Engine, cursor: str | None) -> types.ListResourcesResult:
@@ -220,11 +220,10 @@ def read_document(engine: Engine, uri: str) -> types.ReadResourceResult:
         raise MCPError(types.INVALID_PARAMS, unknown) from error
     if path.startswith(f"{answer['path']}:"):  # its end was read as a range of lines
         raise MCPError(types.INVALID_PARAMS, unknown)
-    parts, notes = [answer["text"]], "; ".join(answer["notes"])
-    if notes:
-        parts += [f"[The resource ends here: {notes}. Call get with {asked['reference']!r}.]"]
-    text, kind = "\n\n".join(parts), _mime_type(path)
-    content = types.TextResourceContents(uri=uri, text=text, mime_type=kind)
+    text = answer["text"]
+    if notes := "; ".join(answer["notes"]):
+        text += f"\n\n[The resource ends here: {notes}. Call get with {asked['reference']!r}.]"
+    content = types.TextResourceContents(uri=uri, text=text, mime_type=_mime_type(path))
     return types.ReadResourceResult(contents=[content])
 
 
@@ -244,9 +243,8 @@ def serve_stdio(
     """Answer until the input ends or SIGINT or SIGTERM arrives, then end this process with code 0.
 
     The server is made after standard output is reserved for the protocol; whatever prints from then
-    on goes to standard error. When the input ends, the engine is closed. If calls are still
-    running, they are abandoned instead, which does not harm the store. An error while the server is
-    made ends the process with code 1.
+    on goes to standard error. When the input ends, the engine is closed unless calls still run,
+    which are abandoned. An error while the server is made ends the process with code 1.
     """
     try:
         anyio.run(_serve, engine, make)
@@ -322,9 +320,7 @@ def serve_http(
     app = streamable_http_app(server, address, serve)
     with bind_socket(address) as listening:
         url = Address(address.host, listening.getsockname()[1]).url
-
-        def ready() -> None:
-            print(f"MCP on {url}{PATH}; stop with Ctrl-C", file=sys.stderr, flush=True)
-
+        told = f"MCP on {url}{PATH}; stop with Ctrl-C"
+        ready = partial(print, told, file=sys.stderr, flush=True)
         serve_until_signal(app, listening, ready)
     end_process(engine)

@@ -87,10 +87,7 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Tool:
-    """A verb under another name.
-
-    ``names`` rename its parameters, ``fixed`` are arguments that go with every call.
-    """
+    """A verb; ``names`` rename its parameters, ``fixed`` are arguments of every call."""
 
     name: str
     title: str
@@ -178,12 +175,12 @@ class Tool:
         own_names = {shown: own for own, shown in self.names.items()}
         params = {}
         for name in values:
-            value, (least, most) = getattr(checked, name), self.parameters[name].within
-            if type(value) is int and least is not None and most is not None:
-                given_value, value = value, min(max(value, least), most)
-                if value != given_value:
-                    shown = given_value if abs(given_value) < 2**63 else "of that size"
-                    notes.append(f"{name} {shown} is out of range, so {value} was used")
+            wanted, (least, most) = getattr(checked, name), self.parameters[name].within
+            is_bounded = type(wanted) is int and least is not None and most is not None
+            value = min(max(wanted, least), most) if is_bounded else wanted
+            if value != wanted:
+                shown = wanted if abs(wanted) < 2**63 else "of that size"
+                notes.append(f"{name} {shown} is out of range, so {value} was used")
             params[own_names.get(name, name)] = value
         return params, notes
 
@@ -244,9 +241,8 @@ def _ask_by_names(engine: Engine, verb: str, params: Mapping[str, Any]) -> dict[
 def failed(message: str, *, is_quoted: bool = False) -> ToolResult:
     """Return an error's result: one line; one that quotes names of documents is marked as data."""
     line = one_line(clean(message))[:MAX_MESSAGE]
-    quoted = f"the reason quotes names from documents.\n{mark_as_data(line)}"
-    text = f"error: {quoted if is_quoted else line}"
-    return ToolResult(text, {"status": "error", "message": line})
+    quoted = f"the reason quotes names from documents.\n{mark_as_data(line)}" if is_quoted else line
+    return ToolResult(f"error: {quoted}", {"status": "error", "message": line})
 
 
 def _told(

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Sec
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
+from pydantic import BaseModel, BeforeValidator, create_model
 
 from catalog import __version__
 from catalog.core.answers import AnswerShape, Artifact
@@ -51,22 +51,14 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
     "auto_configure": False,
 }
 _MAX_NAME = 60
-_LISTS = {
-    name
-    for kind in (SearchParams, BrowseParams)
-    for field in edge_fields(kind)
-    if field.takes_list
-    for name in (field.name, *field.aliases)
-}
-_EVENTS: Responses = {
-    200: {
-        "description": (
-            "The answer. With application/x-ndjson one event per line: results, each sentence "
-            "when it is checked, then the whole answer or an error."
-        ),
-        "content": {NDJSON: {"schema": {"type": "string"}}},
-    }
-}
+_FIELDS = (*edge_fields(SearchParams), *edge_fields(BrowseParams))
+_LISTS = {name for one in _FIELDS if one.takes_list for name in (one.name, *one.aliases)}
+_ABOUT_EVENTS = (
+    "The answer. With application/x-ndjson one event per line: results, each sentence when it is "
+    "checked, then the whole answer or an error."
+)
+_CONTENT = {NDJSON: {"schema": {"type": "string"}}}
+_EVENTS: Responses = {200: {"description": _ABOUT_EVENTS, "content": _CONTENT}}
 
 
 _HINTS = get_type_hints(SearchResults)
@@ -189,11 +181,9 @@ _ROUTES = (
 )  # fmt: skip
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-_Texts = Annotated[list[str], BeforeValidator(_as_list)]
+_Texts = Annotated[
+    list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 
 
 def query_string(kind: type[Params], without: Collection[str] = ()) -> type[BaseModel]:
@@ -216,10 +206,8 @@ class ApiState:
         seconds: float,
         readiness: Readiness | None = None,
     ) -> None:
-        self._engine = engine
-        self._workers = workers
+        self._engine, self._workers, self.seconds = engine, workers, seconds
         self._readiness = readiness or Readiness()
-        self.seconds = seconds
 
     async def require_ready(self) -> None:
         """Raise an error of status 503 unless the server is ready and its store can be read."""
@@ -256,10 +244,8 @@ class ApiState:
         return StreamingResponse(lines(), media_type=NDJSON)
 
 
-class ServerShape(BaseModel):
+class ServerShape(Frozen):
     """Said of a server that runs, or that requests should be sent to."""
-
-    model_config = ConfigDict(extra="forbid")
 
     status: str
     version: str
@@ -319,12 +305,9 @@ def _add_route(router: APIRouter, route: _Route) -> None:
 
 def _wants_events(request: Request) -> bool:
     """Return whether the first accepted media type that we have is that of events."""
-    accepted = [
-        part.partition(";")[0].strip().lower()
-        for part in request.headers.get("accept", "").split(",")
-    ]
-    ours = [one for one in accepted if one in (NDJSON, "application/json", "*/*")]
-    return ours[:1] == [NDJSON]
+    accepted = request.headers.get("accept", "").lower().split(",")
+    kinds = (part.partition(";")[0].strip() for part in accepted)
+    return next((one for one in kinds if one in (NDJSON, "application/json", "*/*")), "") == NDJSON
 
 
 def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:

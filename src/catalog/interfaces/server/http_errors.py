@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
@@ -27,6 +27,7 @@ from catalog.core.errors import (
     StoreUnreachableError,
     UnknownDatasetError,
 )
+from catalog.core.results import Frozen
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
@@ -84,20 +85,18 @@ _MAX_MESSAGE = 2000  # characters, of one that may repeat an address
 _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetail(Frozen):
     """The error, for a program and for a person."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: str = Field(description="Name of the error, such as UnknownDatasetError.")
     message: str = Field(description="The problem, and what to do about it.")
     draft: str | None = Field(None, description="Of an artifact: the text that the model wrote.")
 
 
-class ErrorShape(BaseModel):
+class ErrorShape(Frozen):
     """The body of every answer that is not a success."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
     error: ErrorDetail
 
@@ -112,9 +111,7 @@ def http_status(error: CatalogError) -> int:
 
 def json_response(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a JSON answer; one of status 503 says when to try again."""
-    fields = dict(headers or {})
-    if status == 503:
-        fields["Retry-After"] = "1"
+    fields = (headers or {}) | ({"Retry-After": "1"} if status == 503 else {})
     return Response(as_json(body), status, fields, media_type="application/json")
 
 
@@ -148,24 +145,20 @@ async def _answer_invalid_arguments(request: Request, error: Exception) -> Respo
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    kind, message, headers = "BadRequest", str(error.detail), None
     if error.status_code == 404:
-        body = error_body("NotFound", "no such address; /openapi.json lists all")
-        return json_response(404, body)
-    if error.status_code == 405:
-        methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
-        body = error_body("MethodNotAllowed", f"use {methods} for this address")
-        return json_response(405, body, {"Allow": methods})
-    return json_response(error.status_code, error_body("BadRequest", str(error.detail)))
-
-
-def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes of the address; the framework gives only one route's."""
-    return {
-        method
-        for route in request.app.state.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
-    }
+        kind, message = "NotFound", "no such address; /openapi.json lists all"
+    elif error.status_code == 405:
+        found = {  # of all routes of the address; the framework gives only one route's
+            method
+            for route in request.app.state.routes
+            if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+            for method in route.methods or ()
+        }
+        methods = ", ".join(sorted(found)) or (error.headers or {}).get("Allow", "GET")
+        kind, message = "MethodNotAllowed", f"use {methods} for this address"
+        headers = {"Allow": methods}
+    return json_response(error.status_code, error_body(kind, message), headers)
 
 
 async def _answer_defect(_: Request, __: Exception) -> Response:
