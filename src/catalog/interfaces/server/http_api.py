@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextvars import copy_context
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -196,24 +196,20 @@ def query_string(kind: type[Params], without: Collection[str] = ()) -> type[Base
     return build_model(f"{kind.__name__}Query", parameters, strict=False)
 
 
+@dataclass
 class ApiState:
     """The engine that routes ask, behind threads."""
 
-    def __init__(
-        self,
-        engine: LocalEngine,
-        workers: Workers,
-        seconds: float,
-        readiness: Readiness | None = None,
-    ) -> None:
-        self._engine, self._workers, self.seconds = engine, workers, seconds
-        self._readiness = readiness or Readiness()
+    engine: LocalEngine
+    workers: Workers
+    seconds: float
+    readiness: Readiness = field(default_factory=Readiness)
 
     async def require_ready(self) -> None:
         """Raise an error of status 503 unless the server is ready and its store can be read."""
-        self._readiness.require()
+        self.readiness.require()
         try:
-            await self._workers.run(self._engine.check_store)
+            await self.workers.run(self.engine.check_store)
         except StoreError as error:
             _LOG.warning("not ready: %s", error)
             raise NotReadyError("the store cannot be read; see the server's log") from error
@@ -221,22 +217,22 @@ class ApiState:
     async def respond(self, verb: str, arguments: Mapping[str, Any]) -> Response:
         """Return the engine's answer as JSON."""
         with asked_at("http"):
-            answer = await self._workers.run(partial(self._engine.ask, verb, arguments))
+            answer = await self.workers.run(partial(self.engine.ask, verb, arguments))
         return json_response(200, answer)
 
     async def stream(self, arguments: Mapping[str, Any]) -> Response:
         """Return the events of an answer; raise the errors of a search before the first event."""
-        events = await self._workers.run(partial(self._engine.answer_events, arguments))
+        events = await self.workers.run(partial(self.engine.answer_events, arguments))
         with asked_at("http"):
             step = partial(copy_context().run, next, events, None)  # one context for them all
-        first = await self._workers.run(step)
+        first = await self.workers.run(step)
 
         async def lines() -> AsyncIterator[bytes]:
             event: AnswerEvent | None = first
             try:
                 while event is not None:
                     yield as_json(event.to_dict()) + b"\n"
-                    event = await self._workers.run(step)
+                    event = await self.workers.run(step)
             except CatalogError as error:
                 body = error_body(type(error).__name__, str(error))
                 yield as_json({"event": "error", **body}) + b"\n"

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -126,6 +127,7 @@ class Readiness:
             raise NotReadyError("the server is warming up: try again in a moment")
 
 
+@dataclass
 class RequestLog:
     """Log and count each request under an id: its ``X-Request-ID``, or a new one.
 
@@ -133,23 +135,17 @@ class RequestLog:
     end gets an answer that says so. A draining server asks callers to connect again.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        metrics: ServerMetrics | None = None,
-        readiness: Readiness | None = None,
-    ) -> None:
-        self._app = app
-        self._metrics = metrics or ServerMetrics()
-        self._readiness = readiness or Readiness()
+    app: ASGIApp
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    readiness: Readiness = field(default_factory=Readiness)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         with (
             events.holding(events.REQUEST_ID, _request_id(scope)) as request_id,
-            self._metrics.running.track_inprogress(),
+            self.metrics.running.track_inprogress(),
         ):
             await self._answer(scope, receive, send, request_id)
 
@@ -162,13 +158,13 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = [*message.get("headers", ()), (REQUEST_ID, request_id.encode())]
-                if self._readiness.is_draining:
+                if self.readiness.is_draining:
                     headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting_status)
+            await self.app(scope, receive, send_noting_status)
         except asyncio.CancelledError:  # the grace at the end is over
             if not status:
                 retry = {"retry-after": "1"}
@@ -178,7 +174,7 @@ class RequestLog:
             log_bug(f"{method} {route}", error)
         finally:
             seconds = time.perf_counter() - started
-            self._metrics.end_request(route, method, status, seconds)
+            self.metrics.end_request(route, method, status, seconds)
         _LOG.info("%s %s %d in %.1f ms", method, route, status, seconds * 1000)
 
 

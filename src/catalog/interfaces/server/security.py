@@ -253,15 +253,16 @@ def _same_secret(sent: str, roles: Mapping[bytes, str | None]) -> tuple[str | No
     return (roles[same[0]],) if same else None
 
 
+@dataclass
 class BodyLimit:
     """Pass on requests whose body has at most ``max_bytes``, after it was read."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app, self._max_bytes = app, max_bytes
+    app: ASGIApp
+    max_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         body, has_more = bytearray(), True
         while has_more:
@@ -270,8 +271,8 @@ class BodyLimit:
                 return  # the caller has gone
             body += message.get("body", b"")
             has_more = message.get("more_body", False)
-            if len(body) > self._max_bytes:
-                told = f"the body is larger than IDX_SERVE__MAX_BODY_BYTES, {self._max_bytes} bytes"
+            if len(body) > self.max_bytes:
+                told = f"the body is larger than IDX_SERVE__MAX_BODY_BYTES, {self.max_bytes} bytes"
                 await send_error(send, 413, "TooLarge", told, {"connection": "close"})
                 return
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -279,7 +280,7 @@ class BodyLimit:
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
 
-        await self._app(scope, replay, send)
+        await self.app(scope, replay, send)
 
 
 def _parse_allowed_host(text: str) -> tuple[str, int | None]:

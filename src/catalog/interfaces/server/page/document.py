@@ -62,8 +62,7 @@ def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str
             view["media"] = _recording(engine, state, document, passage, found)
     except CatalogError as error:  # the file is gone: the text is still there
         view["notes"] = [*view["notes"], str(error)]
-    cited = (first, state.number("last", first))
-    sheet = state.one("sheet")
+    cited, sheet = (first, state.number("last", first)), state.one("sheet")
     is_same = passage is not None and first in (passage["locator"][name] for name in starts)
     best = passage["snippet_lines"] if passage is not None and is_same else None
     return {**view, "lines": list(_lines(document, cited, best or cited, sheet))}
@@ -125,19 +124,16 @@ def _page(
     drawn = draw_page(file, number, passage["snippet"] if passage else "")
     about = {"reference": document["source_doc_id"], "line_start": number, "line_end": number}
     address = urlencode({"doc": document["source_doc_id"], "page": number})
-    turned = [
-        (label, state.address(page=other))
-        for label, other in (("Previous page", number - 1), ("Next page", number + 1))
-        if 1 <= other <= total
-    ]
     return engine.ask("get", about), {
+        **drawn._asdict(),
         "number": number,
         "total": total,
-        "width": drawn.width,
-        "height": drawn.height,
-        "boxes": drawn.boxes,
         "source": f"/page.png?{address}",
-        "turned": turned,
+        "turned": [
+            (label, state.address(page=other))
+            for label, other in (("Previous page", number - 1), ("Next page", number + 1))
+            if 1 <= other <= total
+        ],
     }
 
 

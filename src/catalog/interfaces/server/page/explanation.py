@@ -50,13 +50,7 @@ def _bars(title: str, parts: Iterable[tuple[str, float, str, str]], total: float
     for label, value, kind, note in parts:
         bars.append({"label": label, "value": value, "kind": kind, "note": note, "from": at})
         at += value
-    ends = [0.0, *(one["from"] + one["value"] for one in bars)]
-    least, width = min(ends), max(ends) - min(ends) or 1.0
-    for one in bars:
-        start = min(one["from"], one["from"] + one["value"])
-        one["x"] = round(100 * (start - least) / width, 2)
-        one["width"] = round(100 * abs(one["value"]) / width, 2)
-    return {"title": title, "bars": bars, "total": total}
+    return {"title": title, "bars": _placed(bars, "value"), "total": total}
 
 
 def waterfall(stages: Iterable[Mapping[str, Any]]) -> list[View]:
@@ -70,7 +64,15 @@ def waterfall(stages: Iterable[Mapping[str, Any]]) -> list[View]:
             shown.append({**one, "kind": kind, "from": at if is_legs else ends[-1]})
             ends.append(shown[-1]["from"] + one["ms"])
         at = max(ends)
-    for one in shown:
-        one["x"] = round(100 * one["from"] / (at or 1), 2)
-        one["width"] = round(100 * one["ms"] / (at or 1), 2)
-    return shown
+    return _placed(shown, "ms")
+
+
+def _placed(bars: list[View], length: str) -> list[View]:
+    """Return the bars with place and width in percent; a bar of negative length goes back."""
+    ends = [0.0, *(one["from"] + one[length] for one in bars)]
+    least, width = min(ends), max(ends) - min(ends) or 1.0
+    for one in bars:
+        start = min(one["from"], one["from"] + one[length])
+        one["x"] = round(100 * (start - least) / width, 2)
+        one["width"] = round(100 * abs(one[length]) / width, 2)
+    return bars

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,9 +86,8 @@ def find_document_file(engine: LocalEngine, source_doc_id: str) -> Path:
     with library.database.read() as connection:
         entry = manifest.entries(connection, dataset, listed).get(listed)
     if entry is not None and not _is_as_read(entry, file, folder):
-        raise DocumentNotFoundError(
-            f"{name} has changed since it was indexed: run 'catalog index update'"
-        )
+        told = f"{name} has changed since it was indexed"
+        raise DocumentNotFoundError(f"{told}: run 'catalog index update'")
     seen = levels_seen(library.settings, None)
     if seen is not None and not (
         entry is not None
@@ -116,10 +116,9 @@ def _is_as_read(entry: ManifestEntry, file: Path, folder: Path) -> bool:
         return False  # kept: the present file could not be read
     if entry.mtime_ns == status.st_mtime_ns:
         return True
-    try:
+    with suppress(ReadError):
         return status.st_size < _COMPARED and entry.digest == digest_file(file, root=folder)
-    except ReadError:
-        return False
+    return False
 
 
 def _is_open(folder: Path, recording: str, seen: frozenset[str]) -> bool:
@@ -128,13 +127,10 @@ def _is_open(folder: Path, recording: str, seen: frozenset[str]) -> bool:
     That is a recording whose own level, if it has one, is among those ``seen``. What other files
     say inside of their confidentiality is not known: their text was not read.
     """
-    if not media_kind(Path(recording)):
-        return False
-    try:
+    with suppress(OSError, ReadError):
         sidecars = Sidecars(find_beside(folder, recording), folder)
-        return sidecars.levels_of(recording) <= seen
-    except (OSError, ReadError):
-        return False
+        return bool(media_kind(Path(recording))) and sidecars.levels_of(recording) <= seen
+    return False
 
 
 def media_kind(file: Path) -> str:
@@ -152,9 +148,7 @@ def draw_page(file: Path, page: int, cited: str = "") -> DrawnPage:
     drawn = _DRAWN.get((*key, cited))
     if drawn is None:
         message = f"page {page} of {file.name} cannot be drawn"
-        failed_at = _FAILED.get(key)
-        has_failed = failed_at is not None and time.monotonic() - failed_at < _AGAIN
-        if has_failed:
+        if time.monotonic() - (_FAILED.get(key) or -_AGAIN) < _AGAIN:
             raise DocumentNotFoundError(message)
         if not _DRAWING.acquire(timeout=_WAIT):
             raise NotReadyError("other pages are being drawn: try again in a moment")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError
+from catalog.core.text import counted
 from catalog.interfaces.server.page.document import document_view
 from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.state import Pairs, State, View
@@ -97,8 +98,7 @@ def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, An
     entries: list[dict[str, Any]] = page["entries"]
     view["entries"] = [{**one, "open": state.address(**_opened(one))} for one in entries[:shown]]
     view["notes"], view["types"] = page["notes"], page["types"]
-    noun = "document" if page["total"] == 1 else "documents"
-    view["told"] = f"{page['total']:,} {noun}, newest first"
+    view["told"] = f"{counted(page['total'], 'document')}, newest first"
     return entries
 
 

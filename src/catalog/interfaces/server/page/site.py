@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -102,26 +103,22 @@ def page_routes(
     return [Route(route.path, endpoint=guarded) for route in own]
 
 
+@dataclass
 class Site:
     """Answer at the page's addresses. Searches and documents come from the engine's verbs."""
 
-    def __init__(
-        self,
-        engine: LocalEngine,
-        workers: Workers,
-        tokens: Mapping[str, str | None],
-        compared: Sequence[str],
-        golden: Path | None,
-    ) -> None:
-        self._engine, self._workers, self._tokens = engine, workers, tokens
-        self._compared, self._golden = compared, golden
+    engine: LocalEngine
+    workers: Workers
+    tokens: Mapping[str, str | None]
+    compared: Sequence[str]
+    golden: Path | None
 
     @cached_property
     def _bench(self) -> Bench:
         from catalog.interfaces.server.page.bench import Bench  # loads numpy
 
-        library = self._engine.library
-        return Bench(library, self._compared, self._golden or library.settings.home / "golden")
+        library = self.engine.library
+        return Bench(library, self.compared, self.golden or library.settings.home / "golden")
 
     def routes(self) -> list[Route]:
         """Return all addresses."""
@@ -151,7 +148,7 @@ class Site:
         parts = _template("search.html.j2").generate(page=page)
 
         def make_rest() -> str:
-            page.update(search_view(self._engine, pairs))
+            page.update(search_view(self.engine, pairs))
             return "".join(parts)
 
         async def write() -> AsyncIterator[bytes]:
@@ -219,7 +216,7 @@ class Site:
     async def media(self, request: Request) -> Response:
         """Give out a recording, or the part that a ``Range`` asks for."""
         name = request.query_params.get("doc", "")
-        file = await self._run(partial(find_document_file, self._engine, name))
+        file = await self._run(partial(find_document_file, self.engine, name))
         if not (kind := media_kind(file)):
             raise HTTPException(404, "that document has no recording")
         return FileResponse(file, media_type=kind)
@@ -227,7 +224,7 @@ class Site:
     async def page(self, request: Request) -> Response:
         """Give out a page of a PDF as a picture."""
         name, number = (request.query_params.get(key, "") for key in ("doc", "page"))
-        file = await self._run(partial(find_document_file, self._engine, name))
+        file = await self._run(partial(find_document_file, self.engine, name))
         if file.suffix.lower() != ".pdf" or not _NUMBER.fullmatch(number):
             raise HTTPException(404, "that document has no such page")
         drawn = await self._run(partial(draw_page, file, int(number)))
@@ -241,7 +238,7 @@ class Site:
         fields = await read_form(request)
         target = _own_path(fields.get("next", "/"))
         sent = fields.get("token", "").strip()
-        known = [one for one in self._tokens if hmac.compare_digest(one.encode(), sent.encode())]
+        known = [one for one in self.tokens if hmac.compare_digest(one.encode(), sent.encode())]
         if not known:
             return render(request, "login.html.j2", {"next": target, "is_wrong": True}, 401)
         response = RedirectResponse(target, 303)
@@ -263,7 +260,7 @@ class Site:
 
     async def _run(self, work: Callable[[], ResultT]) -> ResultT:
         with asked_at("http"):
-            return await self._workers.run(work)
+            return await self.workers.run(work)
 
 
 def render(request: Request, template: str, view: View, status: int = 200) -> Response:
