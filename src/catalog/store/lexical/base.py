@@ -26,22 +26,18 @@ class LexicalEngine(Protocol):
         stop words only finds passages with these words. The answer reflects the store as committed
         when the call began. The spread is of the scores of all chunks, allowed or not.
         """
-        ...
 
     def is_searchable(self, text: str) -> bool:
         """Return whether the text has a word that is not a stop word."""
-        ...
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return the number of passages, and for each raw word the number of passages with it.
 
         A stop word that is not searched counts 0. An engine may stop counting after some thousands.
         """
-        ...
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
         """Return one engine for this dataset and those of other engines of the same name."""
-        ...
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:  # noqa: ARG002
         """Return words that no allowed passage has, each with a similar word that one has."""

@@ -343,10 +343,6 @@ def _language_of(connection: Connection, document: int) -> str | None:
     return detect_language(text, raw_words(text))
 
 
-def _join(*states: Words) -> Words:
-    return Words(NO_DATASET, [part for one in states for part in one.parts])
-
-
 class Bm25Engine(LexicalEngine):
     """Keyword search over one dataset, or over several as one; safe to share between threads."""
 
@@ -356,7 +352,9 @@ class Bm25Engine(LexicalEngine):
         self.indexes, self._database = indexes, indexes[0].database
         names = tuple(index.dataset for index in indexes)
         self.dataset: DatasetNames = names if names[1:] else names[0]
-        self._join = lru_cache(1)(_join)
+        self._join = lru_cache(1)(
+            lambda *states: Words(NO_DATASET, [part for one in states for part in one.parts])
+        )
 
     def at(self, connection: Connection) -> Words:
         """Return the words in the state that ``connection`` sees."""
