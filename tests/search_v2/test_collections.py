@@ -154,7 +154,7 @@ def test_an_index_changes_no_filters_meaning(server):
     search = over_http(server)
     results = search.search("x", filters={"section": "simulation"})
     assert len(results) == 1
-    assert note_of(results, "vector") == "filtered: section by words"
+    assert note_of(results, "vector") == "filtered"
     assert len(search.search("x", filters={"lang": "en"})) == 0  # indexed, so it may be asked
 
 
@@ -363,7 +363,7 @@ def test_a_wrong_text_field_is_an_error_that_names_those_there_are(client, caplo
     [node] = make(similarity_top_k=1).retrieve("okapi")
     assert node.text == ""
     assert "1 of 1 passages have no text in 'text'" in caplog.text
-    with pytest.raises(ConfigError, match=r"_node_content\.text"):
+    with pytest.raises(ConfigError, match="_node_content"):
         make(fields={"text": "none"}).retrieve("okapi legs")
 
 

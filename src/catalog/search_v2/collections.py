@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, QueryError
-from catalog.core.filters import WORD_FIELDS, Filter, filter_fields, parse_filters
+from catalog.core.filters import Filter, parse_filters
 from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.later_settings import is_own
+from catalog.search_v2.fused_retrievers import is_own
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,
     ForeignCollection,
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from llama_index.core.callbacks import CallbackManager
     from qdrant_client import QdrantClient
-
-    from catalog.store.vectors.foreign_collection import PayloadCondition
 
 
 _log = logging.getLogger(__name__)
@@ -116,20 +114,6 @@ def find_field(payload: dict[str, Any], name: str) -> Any:
                 value = json.loads(value)
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def _text_fields(value: object, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of texts in a payload, like :func:`find_field` reads them."""
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            inner = json.loads(value)
-            if isinstance(inner, dict):
-                value = inner
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _text_fields(inner, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(value, str):
-        yield prefix
 
 
 def cite(title: str, section: str, source: str) -> str:
@@ -223,13 +207,15 @@ class CollectionSearch:
         with stages.run("collection") as notes:
             shape = self.shape
             notes.append(f"{shape.dim} dimensions, {shape.distance}")
-        condition, how = self._compile(tree, shape)
+        keys = {name: name for name in shape.indexes}
+        keys |= {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
+        condition = None if tree is None else payload_condition(tree, keys)
         with stages.run("embedding") as notes:
             vector = self._vector(text, embedding, shape)
             notes += ["the query's own embedding"] if embedding is not None else []
         threshold = self.fields.threshold if threshold is None else threshold
         with stages.run("vector") as notes:
-            notes += [how] if how else []
+            notes += [] if tree is None else ["filtered"]
             points = self._collection.nearest(vector, count, condition, threshold)
         with stages.run("payload") as notes:
             results, problems = read_points(points, self.fields)
@@ -303,19 +289,6 @@ class CollectionSearch:
             raise InputError(f"top_k must be a number from 1 to {MOST}, not {count!r}")
         return text, count, parse_filters(filters)
 
-    def _compile(
-        self, tree: Filter | None, shape: CollectionShape
-    ) -> tuple[PayloadCondition | None, str]:
-        if tree is None:
-            return None, ""
-        keys = {name: name for name in shape.indexes}
-        keys |= {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
-        told = [
-            f"{name} {'by words' if name in WORD_FIELDS else 'whole'}"
-            for name in sorted(filter_fields(tree))
-        ]
-        return payload_condition(tree, keys), f"filtered: {', '.join(told)}"
-
     def _vector(
         self,
         text: str,
@@ -339,7 +312,12 @@ class CollectionSearch:
         name = self.fields.text
         if any(find_field(point.payload, name) for point in points):
             return
-        there = dict.fromkeys(field for point in points for field in _text_fields(point.payload))
+        there = dict.fromkeys(
+            field
+            for point in points
+            for field, value in point.payload.items()
+            if isinstance(value, str)
+        )
         raise ConfigError(
             f"no passage of {self.name!r} has a field {name!r} with its text; fields with text: "
             f"{', '.join(there) or 'none'}; set IDX_COLLECTION__TEXT, or fields={{'text': …}}"

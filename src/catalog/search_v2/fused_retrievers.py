@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -21,13 +21,53 @@ from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
+from catalog.core.arguments import check_params, parameter_names
 from catalog.core.errors import EngineError, InputError
+from catalog.core.params import AskParams, SearchParams
 from catalog.retrieval.fusion import FusedHit, RankedList, rrf
+from catalog.retrieval.request import search_arguments
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.later_settings import is_own
 
 _log = logging.getLogger(__name__)
 _BM25 = "llama_index.retrievers.bm25"
+
+
+_OF_LLAMA_INDEX = ("callback_manager", "object_map")  # which its classes set
+
+ParamsT = TypeVar("ParamsT", SearchParams, AskParams)
+
+
+def is_own(part: object, name: str) -> bool:
+    """Return whether an attribute is no setting: private, LlamaIndex's, or a property."""
+    is_property = isinstance(getattr(type(part), name, None), property)
+    return name.startswith("_") or name in _OF_LLAMA_INDEX or is_property
+
+
+class LaterSettings(Generic[ParamsT]):
+    """A part whose parameters can also be read and set as attributes.
+
+    A set parameter acts at the next query. :class:`InputError` for a name that does not exist.
+    """
+
+    _params: ParamsT
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if is_own(self, name):
+            super().__setattr__(name, value)
+            return
+        params = self._params
+        changed = replace(params, **search_arguments({name: value}, kind=type(params)))
+        if isinstance(changed, SearchParams):
+            check_params(changed)
+        else:
+            check_params(changed)
+        self._params = changed
+
+    def __getattr__(self, name: str) -> Any:
+        name = "top_k" if name == "similarity_top_k" else name
+        if name.startswith("_") or name not in parameter_names(type(self._params)):
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return getattr(self._params, name)
 
 
 class FusedNode(NodeWithScore):

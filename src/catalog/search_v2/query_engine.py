@@ -43,7 +43,7 @@ from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.citations import format_citation
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.later_settings import LaterSettings
+from catalog.search_v2.fused_retrievers import LaterSettings
 from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName, link_neighbours
 from catalog.search_v2.retrievers import CatalogRetriever
 

@@ -38,8 +38,12 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search import find, question_about
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
-from catalog.search_v2.later_settings import LaterSettings
+from catalog.search_v2.fused_retrievers import (
+    FusedRetrievers,
+    FusionRetriever,
+    LaterSettings,
+    check_depths,
+)
 from catalog.search_v2.nodes import ScoredPassage, ScoreName, to_nodes, to_question
 from catalog.search_v2.service import find_nodes
 
