@@ -138,11 +138,16 @@ def _validate(model: type[BaseModel], values: Mapping[str, Any], where: str = ""
 
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
     """Return a message about invalid arguments for their caller, without whole values."""
+    return problems_message(error.errors(), argument_names(model))
+
+
+def problems_message(problems: Iterable[Mapping[str, Any]], names: Names) -> str:
+    """Return the message about pydantic's problems with arguments of these names."""
     messages: dict[str, str] = {}
-    for problem in error.errors():
+    for problem in problems:
         name, words = str((*problem["loc"], "arguments")[0]), plain_words(problem["msg"])
         if problem["type"] == "extra_forbidden":
-            messages[name] = describe_unknown(name, argument_names(model))
+            messages[name] = describe_unknown(name, names)
         elif problem["type"] == "missing":
             messages[name] = f"the argument {name} is missing"
         elif name in messages:  # of a union, whose every type reports

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from catalog.core.arguments import Names, argument_names, nearest_name
+from catalog.core.arguments import argument_names, problems_message
 from catalog.core.errors import (
     ArtifactSchemaError,
     CatalogError,
@@ -80,7 +80,6 @@ _STATUS: tuple[tuple[int, tuple[type[CatalogError], ...]], ...] = (
     (503, (*_BUSY, ServingError)),
     (502, (LLMError,)),
 )
-_MAX_NAME = 60
 _MAX_MESSAGE = 2000  # characters, of one that may repeat an address
 _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
 
@@ -126,7 +125,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 async def _answer_catalog_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, CatalogError)
-    body = error_body(type(error).__name__, _short(str(error), _MAX_MESSAGE))
+    body = error_body(type(error).__name__, str(error)[:_MAX_MESSAGE])
     if isinstance(error, ArtifactSchemaError):
         body["error"]["draft"] = error.draft
     return json_response(http_status(error), body)
@@ -134,11 +133,18 @@ async def _answer_catalog_error(_: Request, error: Exception) -> Response:
 
 async def _answer_invalid_arguments(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    problems, names = error.errors(), _argument_names(request)
-    messages = [_describe_problem(problem, names) for problem in problems]
-    message = "; ".join(dict.fromkeys(messages))
-    is_json = "json" in request.headers.get("Content-Type", "")
-    if not is_json and any(tuple(problem["loc"]) == ("body",) for problem in problems):
+    dependant = request.scope["route"].dependant
+    fields = (*dependant.query_params, *dependant.body_params)
+    models = [field.field_info.annotation for field in fields]
+    names = {name: aliases for model in models for name, aliases in argument_names(model).items()}
+    problems = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+    if any(one["type"] == "json_invalid" for one in problems):
+        message = "the body is not JSON"
+    elif all(one["loc"] for one in problems):
+        message = problems_message(problems, names)
+    elif "json" in request.headers.get("Content-Type", ""):
+        message = "the body must be a JSON object"
+    else:
         message = "the body was not read: send JSON, with Content-Type: application/json"
     return json_response(422, error_body("InputError", message))
 
@@ -163,31 +169,6 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 async def _answer_defect(_: Request, __: Exception) -> Response:
     return json_response(500, error_body("InternalError", "internal error; see the server's log"))
-
-
-def _argument_names(request: Request) -> Names:
-    """Return the names of the arguments that the request's route takes, and their aliases."""
-    dependant = request.scope["route"].dependant
-    fields = (*dependant.query_params, *dependant.body_params)
-    models = [field.field_info.annotation for field in fields]
-    return {name: aliases for model in models for name, aliases in argument_names(model).items()}
-
-
-def _describe_problem(error: dict[str, Any], names: Names) -> str:
-    name = ".".join(str(part) for part in error["loc"][1:]) or "the body"
-    if error["type"] == "extra_forbidden":
-        nearest = nearest_name(name, names)
-        hint = f"; did you mean {nearest}?" if nearest else ""
-        return f"there is no argument {_short(name)}{hint}"
-    if error["type"] == "missing":
-        return f"{name} is missing"
-    if error["type"] == "json_invalid":
-        return "the body is not JSON"
-    return f"{_short(name)}: {error['msg']}"
-
-
-def _short(text: str, most: int = _MAX_NAME) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 _MEANING = {
