@@ -4,10 +4,11 @@ import re
 from itertools import pairwise
 
 import pytest
+from rich.cells import cell_len
 
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.interfaces.terminal import Form, passages_text, render
-from catalog.interfaces.wrapping import display_width, shorten, wrap
+from catalog.interfaces.wrapping import shorten, wrap
 from made_results import answer, result
 
 PROSE = (
@@ -36,7 +37,7 @@ def snippet(text, width, **more):
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text, width):
     lines = shown(text, width)
-    assert max(map(display_width, lines)) <= width
+    assert max(map(cell_len, lines)) <= width
     assert "".join("".join(snippet(text, width)).split()) == "".join(text.split())
 
 
@@ -47,7 +48,7 @@ def test_lines_that_were_broken_to_fit_a_page_flow_into_one_another():
         "finds it."
     ]
     lines = snippet(PROSE, 60)
-    assert all(display_width(f"{a} {b.split()[0]}") > 56 for a, b in pairwise(lines))
+    assert all(cell_len(f"{a} {b.split()[0]}") > 56 for a, b in pairwise(lines))
 
 
 def test_lines_that_mean_something_by_themselves_stay_lines():
@@ -81,7 +82,7 @@ def test_a_row_of_a_table_shows_what_was_looked_for():
     (line,) = snippet(row, 60, matches=((at, at + 7),))
     assert line.startswith("…")
     assert "rotated" in line
-    assert display_width(line) <= 56
+    assert cell_len(line) <= 56
 
 
 def test_a_passage_that_begins_within_a_sentence_says_so_but_no_document_does():
@@ -111,7 +112,7 @@ def test_the_heading_that_the_first_line_tells_is_not_told_again():
 def test_a_long_title_gives_way_and_the_place_never(title):
     path = "an archive/of old notes/that nobody reads/keys.md"
     lines = shown("Text.", 40, title=title, heading_path=(), path=path)
-    assert display_width(lines[0]) <= 40
+    assert cell_len(lines[0]) <= 40
     assert lines[0].endswith("…  likely")
     assert lines[1] == f"    {path}:120-121"
 
@@ -132,7 +133,7 @@ def test_an_emoji_of_several_characters_is_never_parted():
     ("text", "width"), [("abc", 3), ("密钥", 4), ("e\u0301", 1), ("\u2764\ufe0f", 2), ("가", 2)]
 )
 def test_width_is_in_columns(text, width):
-    assert display_width(text) == width
+    assert cell_len(text) == width
 
 
 def test_text_is_shortened_and_wrapped_by_columns():
@@ -155,7 +156,7 @@ def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_fi
     first, facts, *summary, _ = render("browse", page, Form(width=60)).out.splitlines()
     assert first == "[1] a/keys.md  #3fa9c1ab"
     assert facts == "    md  5 bytes in 1 passage"
-    assert max(map(display_width, summary)) <= 60
+    assert max(map(cell_len, summary)) <= 60
     assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())
 
 

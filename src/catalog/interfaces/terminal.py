@@ -7,11 +7,13 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.cells import cell_len
+
 from catalog.core.dates import display_date
 from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
-from catalog.interfaces.wrapping import LEAST_COLUMNS, display_width, fit, shorten, wrap
+from catalog.interfaces.wrapping import LEAST_COLUMNS, fit, shorten, wrap
 from catalog.retrieval.citations import format_headings, format_shown_place
 
 if TYPE_CHECKING:
@@ -291,7 +293,7 @@ def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Itera
     title, place = safe(one_line(title)), safe(one_line(place))
     rank, number = f"[{result.rank}] ", result.certainty
     whole = f"{rank}{' — '.join(filter(None, (title, place)))}  {number}"
-    if width is None or display_width(whole) <= width or not title:
+    if width is None or cell_len(whole) <= width or not title:
         yield whole
         return
     room = width - len(rank) - len(number) - 2
@@ -432,7 +434,7 @@ def _source_lines(answer: Answer, width: int | None) -> Iterator[str]:
         doubt = "" if citation.verified else "  (does not support it)"
         place = safe(f"{within}{place}{doubt}")
         source = safe(f"[{citation.n}] {one_line(citation.citation)}")
-        if width is None or display_width(f"{source} — {place}") <= width:
+        if width is None or cell_len(f"{source} — {place}") <= width:
             yield f"{source} — {place}"
         else:
             yield from (fit(source, width), f"{_INDENT}{place}")

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
+
 from catalog.interfaces.plain_text import safe
-from catalog.interfaces.wrapping import crop, display_width, wrap
+from catalog.interfaces.wrapping import crop, wrap
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
@@ -65,7 +67,7 @@ def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> Ite
         styled = matches if bold else ()
         if width is None or is_prose:
             item = _ITEM.match(line)
-            shown = wrap(line, width, " " * display_width(item[0] if item else ""), bold=styled)
+            shown = wrap(line, width, " " * cell_len(item[0] if item else ""), bold=styled)
         else:
             shown = [crop(line, width, styled, matches[0][0] if matches else 0)]
         yield from (one.rstrip() for one in shown)
@@ -86,7 +88,7 @@ def _split(text: str, result: SearchResult, before: str, *, is_joined: bool) -> 
         line = _Line(at, at + len(text_line), text_line, is_prose and bool(text_line.strip()))
         at = line.end + 1
         last = lines[-1] if lines else None
-        is_full = last and display_width(last.text.rpartition("\0")[2]) >= _FULL
+        is_full = last and cell_len(last.text.rpartition("\0")[2]) >= _FULL
         flows_on = line.is_prose and _FLOWS_ON.match(text_line.lstrip())
         if is_joined and last and last.is_prose and is_full and flows_on:
             lines[-1] = _Line(last.start, line.end, f"{last.text}\0{text_line}", True)

@@ -23,14 +23,9 @@ _TAB = 4  # columns
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
-def display_width(text: str) -> int:
-    """Return how many columns the text takes: two for a wide character, none for a mark."""
-    return cell_len(text)
-
-
 def shorten(text: str, width: int) -> str:
     """Return the text, cut to ``width`` columns with an ellipsis if it is longer."""
-    if display_width(text) <= width:
+    if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1).rstrip()}…"
 
@@ -48,7 +43,7 @@ def wrap(
     if not text.strip():
         return [""]
     line = _with_bold(text, bold)[len(lead) :]
-    room = max(LEAST_COLUMNS, width - max(map(display_width, (lead, indent))))
+    room = max(LEAST_COLUMNS, width - max(map(cell_len, (lead, indent))))
     lines = line.wrap(None, room, overflow="fold")  # type: ignore[arg-type]  # it justifies
     for one in lines:
         one.rstrip()
@@ -59,8 +54,8 @@ def wrap(
 def crop(text: str, width: int, bold: Sequence[tuple[int, int]], first: int = 0) -> str:
     """Return a line of code or of a table, cut to ``width`` columns so that it shows ``first``."""
     line, head = _with_bold(text, bold), ""
-    if display_width(text.expandtabs(_TAB)) > width:
-        if display_width(text[:first].expandtabs(_TAB)) >= width - 1:
+    if cell_len(text.expandtabs(_TAB)) > width:
+        if cell_len(text[:first].expandtabs(_TAB)) >= width - 1:
             begin = max(0, first - width // 3)
             line, head = line[begin:], "…" * (begin > 0)
         line.expand_tabs(_TAB)

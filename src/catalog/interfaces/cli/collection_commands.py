@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 _INDENT = "    "
 _SHOWN = 300  # characters of a passage
-_NAMED_MODEL = "the model that filled it"
 
 app = typer.Typer(
-    help="Search a Qdrant collection of other software (IDX_COLLECTION__*).",
-    no_args_is_help=True,
+    help="Search a Qdrant collection of other software (IDX_COLLECTION__*).", no_args_is_help=True
 )
 NameOption = Annotated[
     str | None,
@@ -91,7 +89,7 @@ def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str
         low = ", low" if result.is_low else ""
         yield f"[{result.rank}] {one_line(result.citation)}  score {result.score:.4g}{low}"
         text = shorten(one_line(result.text), _SHOWN) or "(its payload has no text)"
-        yield from [f"{_INDENT}{text}"] if width is None else wrap(_INDENT + text, width, _INDENT)
+        yield from wrap(_INDENT + text, width, _INDENT)
         yield ""
     if len(results) == 0:
         yield f"No passage of {results.dataset!r} is near {results.query!r}."
@@ -110,8 +108,9 @@ def _state_lines(state: Mapping[str, Any]) -> Iterator[str]:
 
 def _verdict(state: Mapping[str, Any]) -> str:
     if state["dim"] != state["model_dim"]:
-        return f"it is not {_NAMED_MODEL}"
+        return "it is not the model that filled it"
     if state["agreement"] is None:
         return "no stored text was found to check whether it filled the collection"
+    how = "as" if state["fits"] else "not as"
     agreed = f"its vectors agree with those stored by {state['agreement']:.2f}"
-    return f"{agreed}, {'as' if state['fits'] else 'not as'} those of {_NAMED_MODEL} do"
+    return f"{agreed}, {how} those of the model that filled it do"

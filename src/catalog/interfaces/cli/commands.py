@@ -11,11 +11,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
-from catalog.interfaces.cli.help import (
-    HelpContext,
-    dress,
-    explain_misuse,
-)
+from catalog.interfaces.cli.help import HelpContext, dress, explain_misuse
 from catalog.interfaces.cli.options import add_store_options
 
 GROUPS = {

@@ -136,9 +136,9 @@ def _fit_answers(
     from catalog.answers.answerable import save_answer_shift
     from catalog.evaluation.calibration import LEAST_OF_A_KIND, measure_answers
 
-    counts = len(queries.answerable), len(queries.unanswerable)
-    if min(counts) < LEAST_OF_A_KIND:
-        needs = f"{LEAST_OF_A_KIND} queries with an answer and {LEAST_OF_A_KIND} without"
+    counts, least = (len(queries.answerable), len(queries.unanswerable)), LEAST_OF_A_KIND
+    if min(counts) < least:
+        needs = f"{least} queries with an answer and {least} without"
         yield f"  when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
         return
     decisions = measure_answers(service, queries, dataset, progress=progress)
@@ -233,7 +233,6 @@ def validate(
         catalog validate --example
         catalog validate --suite suite.toml --report report.md
     """
-    from catalog.core.errors import InputError
     from catalog.evaluation.suite_verdict import Validation, validation_dict, validation_report
     from catalog.evaluation.suites import read_suite, run_suite
     from catalog.retrieval.search import Searcher
@@ -250,10 +249,7 @@ def validate(
     text = validation_report(validation)
     lines = [text.rstrip("\n")]
     if report is not None:
-        try:
-            report.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot write {report}: {error.strerror}") from error
+        report.write_text(text, encoding="utf-8")
         verdict = "READY" if validation.is_ready else "NOT READY"
         lines = [verdict, *validation.reasons, f"Report: {report}"]
     return Printed(validation_dict(validation), lines, code=int(not validation.is_ready))

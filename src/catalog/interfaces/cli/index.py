@@ -13,13 +13,7 @@ import typer
 from typer import Argument, Option
 
 from catalog.core.text import counted
-from catalog.interfaces.cli.options import (
-    DatasetOption,
-    Printed,
-    RayOption,
-    command,
-    open_library,
-)
+from catalog.interfaces.cli.options import DatasetOption, Printed, RayOption, command, open_library
 from catalog.interfaces.cli.output import TerminalProgress
 from catalog.interfaces.terminal import count_passages, describe_origin
 
@@ -86,7 +80,7 @@ def build(
         dataset = _name_of(folder)
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    library = open_library(context, make_store=folder is not None, embeds=True, ingest={"ray": ray})
+    library = open_library(context, make_store=folder is not None, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
@@ -141,7 +135,7 @@ def update(
     told: dict[str, Any] = {
         "allow_deletions": allow_deletions, "reread": reread, "apply_settings": apply_settings,
     }  # fmt: skip
-    library = open_library(context, embeds=True, ingest={"ray": ray})
+    library = open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
 
     with library:
@@ -196,7 +190,7 @@ def rebuild(
             indexes = ["keyword index"] * ("lexical" in made) + points
             lines.append(f"{name}: {' and '.join(indexes)} rebuilt")
         return Printed(done, lines)
-    library = open_library(context, embeds=True, ingest={"ray": ray})
+    library = open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:

@@ -27,8 +27,7 @@ _HEADINGS = ("id", "asked at", "edge", "verb", "ms", "outcome", "question")
 _WIDEST = 60  # characters of a question in a list
 
 SinceOption = Annotated[
-    str | None,
-    Option("--since", help="Only requests from then on: 30m, 24h, 7d, or a date."),
+    str | None, Option("--since", help="Only requests from then on: 30m, 24h, 7d, or a date.")
 ]
 runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
 RunArgument = Annotated[str, Argument(help="A run's id, or the first part of it.")]
@@ -142,19 +141,12 @@ def _what_is_logged(settings: LogSettings) -> str:
 
 
 def _cells(entry: LogEntry) -> tuple[str, ...]:
-    return (
-        str(entry.id),
-        format_timestamp(entry.asked_at),
-        entry.edge,
-        entry.verb,
-        f"{entry.elapsed_ms:,.0f}",
-        _outcome(entry),
-        _question(entry)[:_WIDEST],
-    )
+    asked, ms = format_timestamp(entry.asked_at), f"{entry.elapsed_ms:,.0f}"
+    question = _question(entry)[:_WIDEST]
+    return str(entry.id), asked, entry.edge, entry.verb, ms, _outcome(entry), question
 
 
 def _outcome(entry: LogEntry) -> str:
-    """Return the outcome in a word or two."""
     if entry.retrieval_ms is None:
         return ", ".join(entry.errors)
     if entry.abstained is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from catalog.interfaces.plain_text import safe
 
 if TYPE_CHECKING:
     from catalog.models.inventory import ModelEntry
-
 
 app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
 _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
@@ -97,26 +96,17 @@ def path(
 
 
 def _printed(entries: Sequence[ModelEntry]) -> Printed:
-    table = table_lines(_HEADINGS, map(_cells, entries), right=("size", "dim"))
-    return Printed([*map(asdict, entries)], [*table, *_problem_lines(entries)])
-
-
-def _cells(entry: ModelEntry) -> tuple[str, ...]:
-    return (
-        "*" if entry.is_on else "o" if entry.used else "",
-        entry.name,
-        entry.kind,
-        entry.provider,
-        entry.source or entry.origin or "missing",
-        "" if entry.bytes is None else f"{entry.bytes / 1e6:,.1f} MB",
-        entry.hashes if entry.origin not in (None, "elsewhere") else "",
-        "" if entry.dim is None else str(entry.dim),
-    )
-
-
-def _problem_lines(entries: Sequence[ModelEntry]) -> Iterator[str]:
+    rows, problems = list[Sequence[str]](), list[str]()
     for entry in entries:
+        mark = "*" if entry.is_on else "o" if entry.used else ""
+        size = "" if entry.bytes is None else f"{entry.bytes / 1e6:,.1f} MB"
+        hashes = entry.hashes if entry.origin not in (None, "elsewhere") else ""
+        place, dim = entry.source or entry.origin or "missing", str(entry.dim or "")
+        rows.append((mark, entry.name, entry.kind, entry.provider, place, size, hashes, dim))
         if entry.problem:
-            yield f"{entry.name}: {entry.problem}"
+            problems.append(f"{entry.name}: {entry.problem}")
         elif entry.sha256:
-            yield f"{entry.name}: no hash is known; the weights have SHA-256 {entry.sha256}"
+            told = f"no hash is known; the weights have SHA-256 {entry.sha256}"
+            problems.append(f"{entry.name}: {told}")
+    table = table_lines(_HEADINGS, rows, right=("size", "dim"))
+    return Printed([*map(asdict, entries)], [*table, *problems])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -119,18 +119,19 @@ def _keep(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any
 _KEPT: dict[str, Any] = {"show_default": False, "expose_value": False, "callback": _keep}
 
 
-def _declare(
-    home: Path | None = Option(None, help="Folder of the store (IDX_HOME).", **_KEPT),
-    preset: str | None = Option(None, help="Name of a file with settings in configs/.", **_KEPT),
-) -> None:
-    """Have the options ``--home`` and ``--preset``."""
-
-
 @cache
-def _shared_options() -> tuple[Any, ...]:
+def _shared_options() -> list[Any]:
     app = typer.Typer(add_completion=False)
-    app.command()(_declare)
-    return tuple(typer.main.get_command(app).params)
+
+    @app.command()
+    def _declare(
+        home: Path | None = Option(None, help="Folder of the store (IDX_HOME).", **_KEPT),
+        preset: str | None = Option(
+            None, help="Name of a file with settings in configs/.", **_KEPT
+        ),
+    ) -> None: ...
+
+    return typer.main.get_command(app).params
 
 
 def add_store_options(command: Any) -> None:
@@ -139,52 +140,41 @@ def add_store_options(command: Any) -> None:
 
 
 def settings_for(
-    context: typer.Context,
-    store: StoreOptions | None = None,
-    ingest: Mapping[str, Any] | None = None,
+    context: typer.Context, store: StoreOptions | None = None, ray: str | None = None
 ) -> LoadedSettings:
-    """Return the effective settings; ``ingest`` has options that override ``rag_v2.ingest``.
-
-    ``store`` is used instead of the given home and preset.
+    """Return the effective settings; ``store`` is used instead of the given home and preset.
 
     Raises :class:`InputError` in a process bound to a role, unless the command heeds the role.
     """
+    from catalog.core.errors import InputError
     from catalog.core.settings import load_settings
 
     store = store or store_options(context)
     overrides: dict[str, Any] = {} if store.home is None else {"home": store.home}
-    if given := {name: value for name, value in (ingest or {}).items() if value is not None}:
-        overrides["rag_v2"] = {"ingest": given}
+    if ray is not None:
+        overrides["rag_v2"] = {"ingest": {"ray": ray}}
     loaded = load_settings(preset=store.preset, overrides=overrides)
     if (role := loaded.settings.answers.role) is not None:
-        _require_heeding(context, role)
+        top: Any = context
+        while top.parent is not None and top.parent.parent is not None:
+            top = top.parent
+        if top.info_name not in HEED_ROLE:
+            raise InputError(
+                f"this process is bound to the role {role!r}, which 'catalog {top.info_name}' does "
+                f"not heed; unset {variable_of('answers.role')} to run it"
+            )
     return loaded
 
 
-def _require_heeding(context: typer.Context, role: str) -> None:
-    from catalog.core.errors import InputError
-
-    command: Any = context
-    while command.parent is not None and command.parent.parent is not None:
-        command = command.parent
-    if command.info_name not in HEED_ROLE:
-        raise InputError(
-            f"this process is bound to the role {role!r}, which 'catalog {command.info_name}' does "
-            f"not heed; unset {variable_of('answers.role')} to run it"
-        )
-
-
 def logged_settings(
-    context: typer.Context,
-    store: StoreOptions | None = None,
-    ingest: Mapping[str, Any] | None = None,
+    context: typer.Context, store: StoreOptions | None = None, ray: str | None = None
 ) -> Settings:
     """Return the effective settings, and write the log as they say."""
     import logging
 
     from catalog.interfaces.server.crash_log import quiet_libraries
 
-    settings = settings_for(context, store, ingest).settings
+    settings = settings_for(context, store, ray).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     quiet_libraries()
     return settings
@@ -196,15 +186,14 @@ def open_library(
     *,
     make_store: bool = False,
     embeds: bool = False,
-    ingest: Mapping[str, Any] | None = None,
+    ray: str | None = None,
 ) -> Library:
     """Open the store that these options name; only commands that fill one make it.
 
     For a command that ``embeds`` documents, a missing model is reported first: the embedder takes a
-    second to load, and a store made in vain would be left. ``ingest`` are settings of
-    ``rag_v2.ingest`` that options name.
+    second to load, and a store made in vain would be left.
     """
-    settings = logged_settings(context, store, ingest)
+    settings = logged_settings(context, store, ray)
     if embeds:
         from catalog.models.model_files import require_models
 
