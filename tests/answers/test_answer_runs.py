@@ -159,7 +159,8 @@ def test_the_command_prints_records_and_compares(project, tmp_path, monkeypatch)
     assert html.count("▲ as labelled") == 2
     shown = CliRunner().invoke(app, ["runs", "show", run["id"], "--json"])
     assert json.loads(shown.stdout)["answers"] == run["answers"]
-    again = CliRunner().invoke(app, [*ask, "--against", run["id"]])
-    assert "same configuration, corpus, queries and code" in again.stdout
+    again = json.loads(CliRunner().invoke(app, [*ask, "--json"]).stdout)
+    difference = CliRunner().invoke(app, ["runs", "diff", run["id"], again["id"]])
+    assert "same configuration, corpus, queries and code" in difference.stdout
     wrong = CliRunner().invoke(app, ["eval", "--json", "answers", "--golden", str(golden)])
     assert wrong.exit_code == 2

@@ -158,41 +158,21 @@ def _question(entry: LogEntry) -> str:
     return f"#{entry.query_hash}" if entry.query is None else one_line(entry.query)
 
 
-def _told(number: float | None, form: str, unit: str) -> str | None:
-    return None if number is None else f"{number:{form}} {unit}"
-
-
 def _entry_lines(entry: LogEntry) -> Iterator[str]:
-    facts = {
-        "id": entry.id,
-        "asked at": format_timestamp(entry.asked_at),
-        "edge": entry.edge,
-        "verb": entry.verb,
-        "question": _question(entry),
-        "datasets": ", ".join(entry.datasets),
-        "role": entry.role,
-        "agent": entry.agent,
-        "outcome": _outcome(entry),
-        "why": entry.abstained,
-        "confidence": entry.confidence,
-        "model": entry.model,
-        "profile": entry.profile,
-        "took": _told(entry.elapsed_ms, ",.1f", "ms"),
-        "retrieval": _told(entry.retrieval_ms, ",.1f", "ms"),
-        "generation": _told(entry.generation_ms, ",.1f", "ms"),
-        "prompt": _told(entry.prompt_tokens, ",", "tokens"),
-        "reply": _told(entry.reply_tokens, ",", "tokens"),
-        "cost": entry.cost,
-    }
+    facts = asdict(entry) | {"asked_at": format_timestamp(entry.asked_at)}
+    facts |= {"query": _question(entry), "datasets": ", ".join(entry.datasets)}
+    facts["outcome"] = _outcome(entry)
     for name, value in facts.items():
-        if value not in (None, ""):
-            yield f"{name:12}{one_line(str(value))}"
+        if value in (None, "") or name in ("query_hash", "stages", "errors", "passages"):
+            continue
+        shown = f"{value:,.1f}" if name.endswith("_ms") else one_line(str(value))
+        yield f"{name.replace('_', ' '):16}{shown}"
     for error in entry.errors:
-        yield f"{'error':12}{error}"
+        yield f"{'error':16}{error}"
     for stage, status, ms in entry.stages:
-        yield f"{'stage':12}{stage} {status}, {ms:,.1f} ms"
+        yield f"{'stage':16}{stage} {status}, {ms:,.1f} ms"
     for chunk_id, score in entry.passages:
-        yield f"{'passage':12}{chunk_id}  {score:.4f}"
+        yield f"{'passage':16}{chunk_id}  {score:.4f}"
 
 
 @runs_app.command("list")

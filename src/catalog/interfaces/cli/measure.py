@@ -16,17 +16,14 @@ from typer import Option
 from catalog.interfaces.cli.options import (
     DatasetOption,
     Printed,
-    StoreOptions,
     command,
     known_name,
     open_library,
     require_folder_of,
-    store_options,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
-    from catalog.core.params import AskParams
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.evaluation.metrics import RunScores
     from catalog.evaluation.runs import BackendRun
@@ -63,9 +60,6 @@ def eval_answers(
     ),
     judge: str | None = Option(None, help="Model that checks which nuggets are in the answer."),
     mode: str = Option("hybrid", help="lexical, vector or hybrid."),
-    against: str | None = Option(
-        None, help="Compare with another preset, which is asked first, or with a run, by its id."
-    ),
     report: Path | None = Option(None, help="HTML file to write."),
 ) -> Printed:
     """Measure answers: their citations, their support, and abstentions.
@@ -77,60 +71,32 @@ def eval_answers(
         catalog eval answers --golden notes.jsonl --report answers.html
     """
     from catalog.core.params import MODES, AskParams
-    from catalog.evaluation import answer_runs, run_records, summary
+    from catalog.evaluation.answer_runs import (
+        answer_run_dict,
+        answer_run_lines,
+        make_job,
+        run_answers,
+        write_answer_report,
+    )
+    from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
+    from catalog.retrieval.search import Searcher
 
     known_mode = known_name("--mode", mode, MODES)
     require_folder_of(report)
-    params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
-    queries, before = read_golden(golden), None
-    if against is not None:
-        other = store_options(context)._replace(preset=against)
-        before = _earlier(context, against) or _measure(context, queries, params, judge, other)
-    run = _measure(context, queries, params, judge)
-    if report is not None:
-        answer_runs.write_answer_report(run, queries, report)
-    told, lines = answer_runs.answer_run_dict(run), [*answer_runs.answer_run_lines(run)]
-    if before is not None:
-        difference = run_records.diff_runs(before, run)
-        told["against"] = summary.diff_dict(difference)
-        lines += ["", *summary.diff_lines(difference)]
-    return Printed(told, lines)
-
-
-def _measure(
-    context: typer.Context,
-    queries: GoldenSet,
-    params: AskParams,
-    judge: str | None,
-    store: StoreOptions | None = None,
-) -> EvalRun:
-    from catalog.evaluation.answer_runs import make_job, run_answers
-    from catalog.evaluation.golden import find_label_warnings
-    from catalog.retrieval.search import Searcher
-
-    with open_library(context, store) as library:
-        assert not isinstance(params.dataset, list)
-        name = library.chosen_dataset(params.dataset)
+    queries = read_golden(golden)
+    with open_library(context) as library:
+        name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
+        params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
         job = make_job(Searcher(library), queries, name, params, judge)
         with TerminalProgress() as progress:
-            return run_answers(job, progress=progress, now=time.time)
-
-
-def _earlier(context: typer.Context, against: str) -> EvalRun | None:
-    """Return the recorded run whose id starts so; ``None`` if it is a preset's name."""
-    from catalog.core.settings.loading import find_presets
-    from catalog.evaluation.backends import require_run
-
-    if against in find_presets():
-        return None
-    with open_library(context) as library:
-        run = require_run(library.database, against)
-    complain(f"against run {run.id}")
-    return run
+            run = run_answers(job, progress=progress, now=time.time)
+    if report is not None:
+        write_answer_report(run, queries, report)
+    return Printed(answer_run_dict(run), answer_run_lines(run))
 
 
 @command
