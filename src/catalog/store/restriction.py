@@ -182,7 +182,8 @@ def read_sizes(connection: Connection, source_ids: Iterable[str]) -> dict[str, i
     """Return the number of chunks of these documents, by source document id."""
     sizes = select(documents.c.source_doc_id, func.count()).join_from(chunks, documents)
     wanted = sizes.where(among(documents.c.source_doc_id, source_ids))
-    return dict(connection.execute(wanted.group_by(documents.c.source_doc_id)).tuples().all())
+    rows = connection.execute(wanted.group_by(documents.c.source_doc_id))
+    return {row[0]: row[1] for row in rows}
 
 
 def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
@@ -196,7 +197,8 @@ def read_chunk_ids(
 ) -> dict[int, str]:
     """Return the chunk ids of the dataset's live chunks among these row numbers, by row number."""
     query = _IDS.where(of_datasets(chunks.c.dataset, dataset))
-    return dict(connection.execute(query, {"seqs": filter_sql.as_bound(seqs)}).tuples().all())
+    rows = connection.execute(query, {"seqs": filter_sql.as_bound(seqs)})
+    return {row[0]: row[1] for row in rows}
 
 
 class Stamp(NamedTuple):
