@@ -92,7 +92,6 @@ class BoundedConnection(H11Protocol):
         self._awaited = awaited
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
         if awaited is not None:
             seconds = self.head_seconds if awaited is h11.IDLE else self.body_seconds
             self._deadline = self.loop.call_later(seconds, self._end_late)

@@ -66,13 +66,8 @@ class ServerMetrics:
         counter = partial(Counter, namespace="catalog", registry=self._registry)
         gauge = partial(Gauge, namespace="catalog", registry=self._registry)
         self._requests = counter("requests", "Requests answered.", ("route", "method", "status"))
-        self._seconds = Histogram(
-            "catalog_request_seconds",
-            "How long.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
+        histogram = partial(Histogram, namespace="catalog", registry=self._registry)
+        self._seconds = histogram("request_seconds", "How long.", ("route",), buckets=_SECONDS)
         self.running = gauge("requests_running", "Not answered yet.")
         self._questions = counter("questions", "Questions by outcome.", ("verb", "edge", "outcome"))
         self._stages = counter("stages", "Stages of questions.", ("verb", "stage", "status"))

@@ -221,7 +221,6 @@ class Bench:
         """Write grades of documents to the golden set, and return the question's id."""
         about = {"by": shown.by, "at": _now(), "seen": (shown.left, shown.right)}
         judgements = [_checked(Judgement, {**one, **about}) for one in grades]
-
         return self._judge(shown, lambda query: reduce(add_judgement, judgements, query))
 
     def exact_words(self, dataset: str, path: str, words: str) -> str:

@@ -104,18 +104,17 @@ def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, An
 
 def _opened(item: Mapping[str, Any], place: Mapping[str, Any] | None = None) -> View:
     """Return the part of a state that opens a document at a place."""
-    first = last = None
-    if place is not None:
-        in_lines = place["unit"] == "time" and place["line_start"] is not None
-        names = ("line_start", "line_end") if in_lines else ("start", "end")
-        first, last = place[names[0]], place[names[1]]
-    moment, sheet = item.get("moment"), _SHEET.match((place or {}).get("cells") or "")
+    place = place or {}
+    in_lines = place.get("unit") == "time" and place["line_start"] is not None
+    names = ("line_start", "line_end") if in_lines else ("start", "end")
+    lines = dict(zip(("first", "last"), map(place.get, names), strict=True))
+    moment, sheet = item.get("moment"), _SHEET.match(place.get("cells") or "")
+    at = None if moment is None else int(moment)
     return {
         "doc": item["source_doc_id"],
-        "first": first,
-        "last": last,
+        **lines,
         "sheet": sheet and sheet[0],
-        "at": None if moment is None else int(moment),
+        "at": at,
         "page": None,
     }
 
@@ -188,12 +187,11 @@ def _facets(
 
 def _values(state: State, name: str, counts: Counter[str]) -> Iterator[View]:
     chosen = state.all(name)
-    for value in chosen:
-        rest = [(name, other) for other in chosen if other != value]
-        address = State([*state.without(name, "n"), *rest]).address()
-        yield {"value": value, "count": counts[value], "address": address, "is_chosen": True}
     order = counts.most_common() if name != "year" else sorted(counts.items(), reverse=True)
-    for value, count in [pair for pair in order if pair[0] and pair[0] not in chosen][:_VALUES]:
-        kept = state.pairs if name in _REPEATED else state.without(name)
-        narrowed = State([pair for pair in [*kept, (name, value)] if pair[0] != "n"])
-        yield {"value": value, "count": count, "address": narrowed.address(), "is_chosen": False}
+    others = [value for value, _ in order if value and value not in chosen][:_VALUES]
+    for value in (*chosen, *others):
+        kept = state.pairs if name in _REPEATED or value in chosen else state.without(name)
+        pairs = [pair for pair in kept if pair[0] != "n" and pair != (name, value)]
+        address = State(pairs if value in chosen else [*pairs, (name, value)]).address()
+        about = {"value": value, "count": counts[value], "address": address}
+        yield {**about, "is_chosen": value in chosen}
