@@ -27,13 +27,12 @@ from catalog.core.params import (
 
 if TYPE_CHECKING:
     from catalog.core.answers import Answer, AnswerEvent, Artifact
-    from catalog.core.results import CatalogPage, SearchResults
+    from catalog.core.results import CatalogPage
     from catalog.library.get import DocumentLines, NamedPart
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
     from catalog.store.filter_sql import DatasetNames
     from catalog.store.log_entries import LogEntry
-
 
 _NAMED = 20  # names without a document, each in a note
 
@@ -55,10 +54,6 @@ def to_json(result: Any) -> dict[str, Any]:
     """Return the result of a verb's function as the JSON object of all edges."""
     answer: dict[str, Any] = result if isinstance(result, dict) else result.to_dict()
     return answer
-
-
-def _search(engine: LocalEngine, params: SearchParams) -> SearchResults:
-    return engine.service.run_logged(params)
 
 
 def _ask(engine: LocalEngine, params: AskParams) -> Answer:
@@ -200,7 +195,7 @@ def _status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        Verb("search", SearchParams, _search),
+        Verb("search", SearchParams, lambda engine, params: engine.service.run_logged(params)),
         Verb("ask", AskParams, _ask),
         Verb("generate", GenerateParams, _generate),
         Verb("get", GetParams, _get),

@@ -17,7 +17,6 @@ from catalog.core.files import remedy
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-
 _LOG = logging.getLogger(__name__)
 _MAX_FRAMES = 20
 _QUIET_SECONDS = 60.0

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.security import Address
 
-
 MAX_CONNECTIONS = 512
 _LATE = as_json(error_body("RequestTimeout", "the rest of the request did not arrive in time"))
 _LATE_ANSWER = (

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from catalog.store.log_entries import LogEntry
 
-
 METRICS = "/metrics"
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from catalog.core.settings.sections import ServeSettings
 
-
 ROLE = "catalog_role"  # the key of the sender's role in the state of a request
 PASS = "catalog_pass"  # noqa: S105  # the name of a browser's cookie
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")

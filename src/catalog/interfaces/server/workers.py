@@ -19,7 +19,6 @@ from catalog.interfaces.server.crash_log import log_bug
 if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine
 
-
 ResultT = TypeVar("ResultT")
 _LOG = logging.getLogger(__name__)
 _WAITING_PER_THREAD = 4

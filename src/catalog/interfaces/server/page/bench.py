@@ -36,7 +36,6 @@ from catalog.store.restriction import read_stamp
 if TYPE_CHECKING:
     from catalog.library.library import Library
 
-
 LEGS = ("lexical", "vector")
 OWN = ("v2", "v1", *LEGS)
 DEPTH = 30  # passages asked of a backend

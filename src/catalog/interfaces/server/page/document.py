@@ -15,7 +15,6 @@ from catalog.interfaces.server.page.state import State, View
 if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
 
-
 _BYTES = 300_000  # of one text; a place beyond them is shown with the text after it
 _LINES = 5_000  # of one text
 _BEFORE = 20  # lines (pages …) shown before such a place

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
     from catalog.store.manifest import ManifestEntry
 
-
 MEDIA = {
     ".mp3": "audio/mpeg", ".m4a": "audio/mp4", ".wav": "audio/wav", ".ogg": "audio/ogg",
     ".oga": "audio/ogg", ".opus": "audio/ogg", ".flac": "audio/flac", ".aac": "audio/aac",

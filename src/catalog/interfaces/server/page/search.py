@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
     from catalog.store.filter_sql import DatasetNames
 
-
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most

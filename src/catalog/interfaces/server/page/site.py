@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from catalog.interfaces.server.security import Address
     from catalog.interfaces.server.workers import Workers
 
-
 LOGIN = "/login"
 _ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _YEAR = 31_536_000  # seconds
