@@ -8,6 +8,9 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from httpx import Headers
+from qdrant_client.http.exceptions import UnexpectedResponse
+
 import postgres
 from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.store.database import Database, EngineSetup
@@ -51,7 +54,10 @@ ON_POSTGRES = ("flat-postgres",)  # those whose truth is there
 
 
 class OneAtATime:
-    """The client's emulation of a server, which unlike a server cannot take calls in parallel."""
+    """The client's emulation of a server, which unlike a server cannot take calls in parallel.
+
+    A collection that is not there is a reply with status 404, as from a server.
+    """
 
     def __init__(self, client: Any) -> None:
         self._emulator = client
@@ -63,8 +69,13 @@ class OneAtATime:
             return found
 
         def call(*given: Any, **more: Any) -> Any:
-            with self._lock:
-                return found(*given, **more)
+            try:
+                with self._lock:
+                    return found(*given, **more)
+            except ValueError as error:  # a server says so
+                if "not found" not in str(error):
+                    raise
+                raise UnexpectedResponse(404, "Not Found", b"", Headers()) from error
 
         return call
 

@@ -239,7 +239,7 @@ class Points:
             try:
                 hits = self._nearest(query, k, ids)
             except errors.EngineError:
-                if engine.held is held:
+                if note or (held is not None and engine.held is held):
                     engine.held = None  # so that the next search looks at the record
                     raise
             else:
