@@ -62,7 +62,7 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     age(notes)
     asked = []
     for place, name in (
-        ("catalog.ingest.embedding", "list_waiting"),
+        ("catalog.store.embedding_cache", "list_waiting"),
         ("catalog.library.indexing", "count_totals"),
     ):
         real = getattr(importlib.import_module(place), name)

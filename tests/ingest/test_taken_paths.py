@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from catalog.core.errors import InputError
 from catalog.ingest import sync as sync_module
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
@@ -239,16 +240,14 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
     assert update(kept) == {"keep.md": "kept", "r9": "ninth", **new}
 
 
-def test_two_exports_appended_to_one_file_lose_no_document(tmp_path, folder, kept):
-    (folder / "a.jsonl").rename(folder / "b.jsonl")
-    Indexer(kept).update("notes")
-    export_chunks(kept.database, tmp_path / "later.jsonl")
-    (folder / "b.jsonl").rename(folder / "a.jsonl")
+def test_two_exports_appended_to_one_file_are_refused(tmp_path, kept):
     both = tmp_path / "both.jsonl"
-    both.write_bytes(b"".join((tmp_path / f"{n}.jsonl").read_bytes() for n in ("kept", "later")))
-    with open_library(tmp_path / "other") as other:
+    both.write_bytes(2 * (tmp_path / "kept.jsonl").read_bytes())
+    with (
+        open_library(tmp_path / "other") as other,
+        pytest.raises(InputError, match="a second header"),
+    ):
         import_chunks(other, both)
-        assert update(other) == FOUR
 
 
 def test_doctor_names_files_without_the_records_that_were_read_of_them(folder, kept):

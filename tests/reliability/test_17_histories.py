@@ -134,12 +134,10 @@ class History:
         self.exports.append(file)
 
     def take_in(self):
-        """Import an export, or two that were appended; some end early."""
+        """Import an export; some end early."""
         if not self.exports:
             self.export()
-        chosen = [self.chance.choice(self.exports) for _ in range(self.chance.choice((1, 1, 2)))]
-        file = self.place / "taken.jsonl"
-        file.write_bytes(b"".join(one.read_bytes() for one in chosen))
+        file = self.chance.choice(self.exports)
         ends = self.chance.choice((None, None, *range(1, 5)))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(portable, "_TOGETHER", 1)

@@ -487,6 +487,9 @@ class Import:
             self._publish(name, group)
             with self.database.write() as connection:
                 manifest.record(connection, name, *files)
+                known = manifest.entries(connection, name)
+                others = {it.file for it in files if known[it.file].documents != it.documents}
+                manifest.note_unread(connection, name, others)  # it had more, or has less, here
         with self.database.write() as connection:
             # Files that have no line, and that only the import marked: there are none.
             is_mark = (of.dataset == name) & (of.seen_at == 0)
