@@ -8,7 +8,7 @@ import pytest
 
 from answers.conftest import serve
 from catalog.core.agents import agent_places, read_agent
-from catalog.core.errors import ConfigError, InputError, SemanticConfigError
+from catalog.core.errors import ConfigError, InputError
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.settings import load_settings
@@ -22,7 +22,6 @@ from catalog.search_v2 import (
     DatasetRetriever,
     SearchServiceV2,
 )
-from catalog.search_v2.precomputed import AgentContextConfig
 
 WORDS = "keys bread flour salary cancel order"
 TABLES = """
@@ -211,14 +210,8 @@ def test_an_agent_of_the_file_replaces_the_presets_as_a_whole(file):
 
 def test_the_agents_of_the_preset_are_the_designs():
     agent = read_agent(load_settings(preset="agents").settings, "code-analyzer")
-    assert AgentContextConfig.of("code-analyzer", agent) == AgentContextConfig(
-        agent_name="code-analyzer",
-        top_k=10,
-        similarity_threshold=0.5,
-        filter_by_tags=("python", "best-practices"),
-    )
-    with pytest.raises(SemanticConfigError, match="agent_name is empty"):
-        AgentContextConfig.of(" ", agent)
+    assert (agent.retrieval["top_k"], agent.retrieval["similarity_threshold"]) == (10, 0.5)
+    assert agent.filter_by_tags == ("python", "best-practices")
 
 
 def test_who_asked_is_in_the_log(copy):

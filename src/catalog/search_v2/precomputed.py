@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast
+from typing import Any, Final, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from catalog.core.errors import SemanticConfigError as ConfigError
 from catalog.core.errors import SemanticIndexError as IndexError  # noqa: A004 - the design's name
 from catalog.core.errors import SemanticQueryError as QueryError
 from catalog.core.errors import SemanticRetrievalError
-
-if TYPE_CHECKING:
-    from catalog.core.agents import Agent
 
 __all__ = [
     "AgentContextConfig",
@@ -122,13 +119,6 @@ class AgentContextConfig:
         tags = self.filter_by_tags
         if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
             raise ConfigError(f"filter_by_tags is {tags!r}: give a list of texts")
-
-    @classmethod
-    def of(cls, agent_name: str, agent: Agent) -> AgentContextConfig:
-        """Return how the agent (``core.agents.read_agent``) searches embeddings."""
-        names = ("top_k", "similarity_threshold")
-        own = {name: agent.retrieval[name] for name in names if name in agent.retrieval}
-        return cls(agent_name, filter_by_tags=agent.filter_by_tags, **own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,6 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         self._params = AskParams("", dataset=dataset, **ask)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
-    @property
-    def llm(self) -> LanguageModel | None:
-        """The language model that writes, if any does."""
-        return self._llm or (self._service or shared_service()).library.llm_of(None)
-
     def retrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes of the answer, without answering."""
         if isinstance(query_bundle, str):

@@ -407,14 +407,11 @@ class DatasetVectorStore(BasePydanticVectorStore):
 
     def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:  # noqa: ARG002
         """Raise :class:`InputError`: a pipeline adds documents."""
-        raise InputError(_READ_ONLY)
+        raise InputError(
+            "this vector store is only read: add and delete documents by "
+            "IngestionPipelineBuilderV2().build_pipeline(…)"
+        )
 
     def delete(self, ref_doc_id: str, **_: Any) -> None:  # noqa: ARG002
         """Raise :class:`InputError`: a pipeline deletes documents."""
-        raise InputError(_READ_ONLY)
-
-
-_READ_ONLY = (
-    "this vector store is only read: add and delete documents by "
-    "IngestionPipelineBuilderV2().build_pipeline(…)"
-)
+        self.add([])
