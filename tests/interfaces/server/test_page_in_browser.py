@@ -93,19 +93,6 @@ def test_on_a_narrow_screen_a_clicked_result_is_shown_at_its_lines(page, base):
     )
 
 
-def test_what_was_typed_is_still_there_after_a_refusal(browser, base):  # noqa: F811
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{base}/sets?set=team")
-        page.fill("input[name=query]", "rotate keys")
-        page.fill("input[name=note]", "typed with care")
-        page.click("button:has-text('Keep')")
-        page.wait_for_selector("text=asks the same already")
-        page.click("text=Back")
-        page.wait_for_url(f"{base}/sets?set=team")
-        assert page.input_value("input[name=note]") == "typed with care"
-
-
 def test_an_answer_to_an_older_question_never_replaces_a_newer_one(page, base):
     def answer_late(route):
         page.wait_for_timeout(600)
