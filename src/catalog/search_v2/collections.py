@@ -80,7 +80,8 @@ def read_points(
     results = []
     for rank, point in enumerate(points, start=1):
         source, title = text_of(point, names.source_url), text_of(point, names.page_title)
-        section = text_of(point, names.section)
+        section, at = text_of(point, names.section), source or f"point {point.id}"
+        named = ", ".join(dict.fromkeys(filter(None, (title, section))))
         result = CollectionResult(
             rank=rank,
             score=point.score,
@@ -92,7 +93,7 @@ def read_points(
             source_url=source or None,
             section=section,
             chunk_index=number_of(point),
-            citation=cite(title, section, source or f"point {point.id}"),
+            citation=f"{named} ({at})" if named else at,
             is_low=point.score < names.low_score_below,
         )
         results.append(result)
@@ -114,12 +115,6 @@ def find_field(payload: dict[str, Any], name: str) -> Any:
                 value = json.loads(value)
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def cite(title: str, section: str, source: str) -> str:
-    """Return one line that names the source of a passage."""
-    named = ", ".join(dict.fromkeys(filter(None, (title, section))))
-    return f"{named} ({source})" if named else source
 
 
 FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
@@ -399,23 +394,23 @@ class CollectionRetriever(BaseRetriever):
         if blank := sum(not result.text for result in results):
             field = self._search.fields.text
             _log.warning("%d of %d passages have no text in %r", blank, len(results), field)
-        return [NodeWithScore(node=_node(result), score=result.score) for result in results]
+        nodes = []
+        for result in results:
+            told = {
+                "source_url": result.source_url,
+                "page_title": result.title or None,
+                "section": result.section or None,
+                "chunk_index": result.chunk_index,
+                "citation": result.citation,
+                "low_score": result.is_low or None,
+            }
+            metadata = {name: value for name, value in told.items() if value is not None}
+            node = TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
+            nodes.append(NodeWithScore(node=node, score=result.score))
+        return nodes
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-
-def _node(result: CollectionResult) -> TextNode:
-    told = {
-        "source_url": result.source_url,
-        "page_title": result.title or None,
-        "section": result.section or None,
-        "chunk_index": result.chunk_index,
-        "citation": result.citation,
-        "low_score": result.is_low or None,
-    }
-    metadata = {name: value for name, value in told.items() if value is not None}
-    return TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
 
 
 def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:

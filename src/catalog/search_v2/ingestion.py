@@ -453,8 +453,6 @@ class DatasetPipeline(IngestionPipeline):
     def _log(self, report: IngestionReport) -> None:
         for name, reason in report.refused.items():
             _log.warning("left out: %s: %s", name, reason)
-        if report.deleted:
-            _log.info("deleted: %s", ", ".join(report.deleted))
         for step in self.transformations:
             if isinstance(step, CachedEmbedding) and step.failures:
                 count, reason = len(step.failures), next(iter(step.failures.values()))
