@@ -101,23 +101,19 @@ def _compare(
 
 
 def compare_paths(
-    name: str,
-    v1: Sequence[str],
-    v2: Sequence[str],
-    *,
-    v1_ms: float,
-    v2_ms: float,
-    note: str = "",
-    error: str = "",
+    name: str, v1: Sequence[str], v2: Sequence[str], *, v1_ms: float, v2_ms: float, **told: str
 ) -> Comparison:
-    """Compare two ranked lists of paths; a path counts at its first place."""
+    """Compare two ranked lists of paths; a path counts at its first place.
+
+    ``told`` is the comparison's ``note`` or ``error``.
+    """
     first, second = list(dict.fromkeys(v1)), list(dict.fromkeys(v2))
     ranks = {path: rank for rank, path in enumerate(first, start=1)}
     both = [path for path in second if path in ranks]
     either = len(first) + len(second) - len(both)
     return Comparison(
         baseline=name,
-        overlap=0.0 if error else len(both) / either if either else 1.0,
+        overlap=0.0 if "error" in told else len(both) / either if either else 1.0,
         only_v1=tuple(path for path in first if path not in both),
         only_v2=tuple(path for path in second if path not in ranks),
         rank_changes=tuple(
@@ -126,6 +122,5 @@ def compare_paths(
             if path in ranks and ranks[path] != rank
         ),
         latency_ms=Latency(v1=round(v1_ms, 3), v2=round(v2_ms, 3)),
-        note=note,
-        error=error,
+        **told,
     )

@@ -252,18 +252,15 @@ class EmbeddingPrefixTransform(TransformComponent):
             place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
                 place = _describe_place(node, self.form)
-                told = _excluding(node, _OF_PLACE).get_metadata_str(MetadataMode.EMBED)
+                excluded = [*node.excluded_embed_metadata_keys, *_OF_PLACE]
+                rest = node.model_copy(update={"excluded_embed_metadata_keys": excluded})
+                told = rest.get_metadata_str(MetadataMode.EMBED)
             told = f"{told.strip()}\n\n" if told.strip() else ""
             return lead_with(node, self.prefix + place + told)
         return node
 
 
 _OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
-
-
-def _excluding(node: TextNode, keys: Sequence[str]) -> TextNode:
-    excluded = [*node.excluded_embed_metadata_keys, *keys]
-    return node.model_copy(update={"excluded_embed_metadata_keys": excluded})
 
 
 def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:

@@ -41,8 +41,7 @@ __all__ = [
 Floats = npt.NDArray[np.float32]
 EmbeddingVector: TypeAlias = npt.NDArray[np.floating[Any]] | Sequence[float]
 """The numbers of one embedding, shape ``(dim,)``; any length but 0."""
-Progress = Callable[[int, int], None]
-"""Told how many files of how many are read."""
+Progress = Callable[[int, int], None]  # files read, files in all
 
 CACHE_DIR: Final = ".emb_cache"
 SIDECAR: Final = ".meta.json"
@@ -170,8 +169,6 @@ class EmbeddingIndex:
         matrix: Floats,
         metadata: Mapping[str, EmbeddingMetadata] | None = None,
     ) -> None:
-        if matrix.ndim != 2 or len(ids) != len(matrix):
-            raise IndexError(f"{len(ids)} ids and a matrix of shape {matrix.shape}")
         self.ids = tuple(ids)
         self.matrix = matrix
         self.metadata = dict(metadata or {})

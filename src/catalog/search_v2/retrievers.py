@@ -68,8 +68,6 @@ class HybridRetrieverFactoryV2:
         ['recipes/bread.txt']
     """
 
-    __slots__ = ("_given_parts", "_stages")
-
     def __init__(
         self,
         parts: SearchParts | Searcher | None = None,

@@ -45,8 +45,6 @@ def find_nodes(
 ) -> list[NodeWithScore]:
     """Return the passages of a search as LlamaIndex nodes, or the candidates for them.
 
-    With ``is_filled`` documents give more than their share if there are not enough passages.
-
     A ``bundle`` may have an embedding, or texts to embed, instead of the query's. A failed stage is
     logged, because nodes have no place for it.
     """
