@@ -13,8 +13,6 @@ from catalog.retrieval.request import for_agent
 from catalog.retrieval.search import Searcher, find_passages
 from catalog.search_v2.nodes import to_nodes, to_question
 
-_log = logging.getLogger(__name__)
-
 
 class SearchServiceV2(Searcher):
     """A :class:`Searcher` that also returns LlamaIndex nodes.
@@ -54,5 +52,5 @@ def find_nodes(
         found = find_passages(
             service.parts, params, question, is_refined=is_refined, is_filled=is_filled
         )
-        found.stages.log_failures(_log)
+        found.stages.log_failures(logging.getLogger(__name__))
         return to_nodes(found.passages, service.library.database)
