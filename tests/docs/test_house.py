@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "catalog"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if "versions" not in path.parts)
-MAX_LINES = 700
+MAX_LINES = 600
 NOT_A_VERB = set(
     re.findall(
         r"\w+",
