@@ -68,6 +68,8 @@ class HybridRetrieverFactoryV2:
         ['recipes/bread.txt']
     """
 
+    __slots__ = ("_given_parts", "_stages")  # so that a setting of another name raises
+
     def __init__(
         self,
         parts: SearchParts | Searcher | None = None,
