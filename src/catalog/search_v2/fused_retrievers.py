@@ -30,8 +30,6 @@ from catalog.retrieval.stages import StageLog
 
 _log = logging.getLogger(__name__)
 _BM25 = "llama_index.retrievers.bm25"
-
-
 _OF_LLAMA_INDEX = ("callback_manager", "object_map")  # which its classes set
 
 ParamsT = TypeVar("ParamsT", SearchParams, AskParams)
@@ -57,10 +55,7 @@ class LaterSettings(Generic[ParamsT]):
             return
         params = self._params
         changed = replace(params, **search_arguments({name: value}, kind=type(params)))
-        if isinstance(changed, SearchParams):
-            check_params(changed)
-        else:
-            check_params(changed)
+        check_params(changed)
         self._params = changed
 
     def __getattr__(self, name: str) -> Any:

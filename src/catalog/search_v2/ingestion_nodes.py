@@ -98,12 +98,15 @@ _PROMPT = "prompt_metadata"
 def lead_with(node: TextNode, lead: str) -> TextNode:
     """Return the node with text that an embedding model reads first, and a language model never.
 
-    It is in the metadata, so that LlamaIndex's caches and stores keep it. What a language model
-    reads stays the same but for white space between metadata and text.
+    It is in the metadata, so that LlamaIndex's caches and stores keep it. A language model reads
+    metadata and text as before, in this order: templates of the node are replaced.
     """
+    if not lead.strip():
+        return node
     own, space = list(node.metadata), lead[len(lead.rstrip()) :]
-    told = {LEAD: lead.strip(), _PROMPT: node.get_metadata_str(MetadataMode.LLM)}
-    told = {name: text for name, text in told.items() if text}
+    told, prompt = {LEAD: lead.strip()}, node.get_metadata_str(MetadataMode.LLM)
+    if prompt:
+        told[_PROMPT] = prompt
     changed = {
         "metadata": {**node.metadata, **told},
         "metadata_template": "{value}",
@@ -111,7 +114,7 @@ def lead_with(node: TextNode, lead: str) -> TextNode:
         "excluded_embed_metadata_keys": [*own, _PROMPT],
         "excluded_llm_metadata_keys": [*own, LEAD],
     }
-    return node.model_copy(update=changed) if told.keys() & {LEAD} else node
+    return node.model_copy(update=changed)
 
 
 @dataclass(frozen=True)
