@@ -3,7 +3,7 @@
 Each is a shift of a logit. A passage counts as relevant if its document, or another document with
 its text, is labelled as relevant; an unanswerable query has no relevant passage. Every query has
 the same weight, whatever its number of passages. Slopes stay, because a team's own questions have
-answers and cannot teach what an unrelated question looks like. A shift is adopted if it wins on
+answers: an unrelated question is not among them. A shift is adopted if it wins on
 queries that it was not fitted on, with each fifth left out in turn, by more than two standard
 errors.
 """

@@ -90,7 +90,7 @@ def load_golden(path: Path) -> list[GoldenQuery]:
 def changing_golden(path: Path) -> Iterator[list[GoldenQuery]]:
     """Give the queries of a file to change, and save them at the end of the block.
 
-    Other processes wait until it is saved, so that none loses what another one adds. After an
+    Other processes wait until it is saved, so that no query of theirs is lost. After an
     error the file is unchanged. Raises :class:`GoldenSetError`.
     """
     try:
@@ -108,7 +108,7 @@ def changing_golden(path: Path) -> Iterator[list[GoldenQuery]]:
 def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
     """Write all queries; on failure raise :class:`GoldenSetError` and leave the file unchanged.
 
-    The line of a query that did not change stays as it is written. New queries come last.
+    A query that did not change keeps its line. New queries come last.
     """
     path = path.resolve() if path.is_symlink() else path
     draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
@@ -263,7 +263,7 @@ def describe_problems(
 
 
 def describe_problem(detail: ErrorDetails, place: Sequence[int | str], known: Iterable[str]) -> str:
-    """Describe what is wrong at a place; an unknown key gets the nearest of the ``known``."""
+    """Describe the fault at a place; an unknown key gets the nearest of the ``known``."""
     problem = _describe(detail, dict.fromkeys(known, ()) if len(place) == 1 else {})
     return ": ".join(filter(None, (".".join(map(str, place)), problem)))
 

@@ -87,7 +87,7 @@ def write_page(page: str, path: Path) -> None:
 def build_page(
     comparison: PipelineComparison, created: datetime, gates: Sequence[GateResult] = ()
 ) -> View:
-    """Build what the template shows beside the comparison's own numbers."""
+    """Build the template's values: the comparison, and texts made from it."""
     numbered = enumerate(comparison.golden, start=1)
     anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
     before, after = comparison.baseline, comparison.candidate

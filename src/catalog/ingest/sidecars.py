@@ -33,7 +33,7 @@ from catalog.ingest.readers.timed.frames import (
 class Originals:
     """The files of a folder from which texts may be made, and these texts, by their paths.
 
-    ``converted`` files have a text in ``.converted``, or beside them (``scan.pdf.md``) to read.
+    ``converted`` files have a text in ``.converted``, or in the same folder (``scan.pdf.md``).
     """
 
     def __init__(self, files: Iterable[str]) -> None:
@@ -174,7 +174,7 @@ class Sidecars:
         return frozenset(str(one).casefold() for one in levels)
 
     def fingerprint(self, path: str) -> str:
-        """Return a hash of all files that may have metadata for ``path``; "" if there are none."""
+        """Return a hash of all files that may have metadata for ``path``, or "" without any."""
         parts = [*map(self._digest, self._of_file(path)), *[UNREADABLE] * self._is_closed(path)]
         if self._by_folder and _may_be_text(path):
             folders = {name.rpartition("/")[0] for name in possible_originals(path)}

@@ -80,9 +80,9 @@ class HelpContext(_Context):  # type: ignore[misc]
 
 
 def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Return the parser of a command, whose errors name what was meant.
+    """Return the parser of a command, whose errors name the correction.
 
-    That is the nearest option, quotes around an argument of several words, or ``--`` before one
+    It is the nearest option, quotes around an argument of several words, or ``--`` before one
     that begins with dashes.
     """
     argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)

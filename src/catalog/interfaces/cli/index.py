@@ -282,7 +282,7 @@ def _stats_lines(stats: DatasetStats) -> Iterator[str]:
 
 
 def _printed(report: SyncReport) -> Printed:
-    """Tell of a run. It failed if text could not be indexed, or documents were kept unread.
+    """Print a run's result. It failed if text could not be indexed, or documents were kept unread.
 
     A file that is not text, and never was, is only named.
     """

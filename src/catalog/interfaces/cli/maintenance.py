@@ -78,7 +78,7 @@ def _public(value: str) -> str:
 
 @command
 def doctor(context: typer.Context) -> Printed:
-    """Check the store, indexes and model; exit 1 and tell the fix.
+    """Check the store, indexes and model; on a fault, exit 1 and print the fix.
 
     Examples:
         catalog doctor
@@ -127,9 +127,9 @@ def backup(
     file: Path = Argument(help="File for the copy."),
     force: bool = Option(False, "--force", help="Replace an existing file."),
 ) -> Printed:
-    """Copy the store to a file, while others search and write.
+    """Copy the store to a file while other processes search and write.
 
-    Indexes are not in it: they are made anew from the store, with no model.
+    The copy has no indexes: they are rebuilt from the store, with no model.
 
     Examples:
         catalog backup catalog.backup
@@ -228,8 +228,8 @@ def import_(
 ) -> Printed:
     """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
 
-    Documents in the file are as it says afterwards, others stay. What has no vector is embedded.
-    Take files from whom you trust: vectors are believed.
+    Documents in the file replace those with the same ids; all other documents stay. Passages
+    without a vector are embedded. Take files only from people you trust: vectors are not checked.
 
     Examples:
         catalog import chunks.jsonl

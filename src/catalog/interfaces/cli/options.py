@@ -44,7 +44,7 @@ NameT = TypeVar("NameT", bound=str)
 
 
 class Printed(NamedTuple):
-    """What a command prints: ``data`` with ``--json``, else lines, and notes on standard error."""
+    """A command's output: ``data`` with ``--json``, else lines, and notes on standard error."""
 
     data: Any
     lines: Iterable[str] = ()
@@ -53,7 +53,7 @@ class Printed(NamedTuple):
 
 
 def command(run: Callable[..., Printed | Iterator[Printed]]) -> Callable[..., None]:
-    """Return the command that prints what a function returns or yields; it also has ``--json``."""
+    """Return the command that prints each output of a function; it also has ``--json``."""
 
     def printed(json: bool, **given: Any) -> None:
         done = run(**given)
