@@ -232,7 +232,7 @@ def _top_k(run: SuiteRun) -> ResearchAnswer:
 
 
 def _threshold(run: SuiteRun) -> ResearchAnswer:
-    """Tell questions with and without an answer apart by the scores of their first passages.
+    """Separate questions with an answer from those without by the scores of their first passages.
 
     A passage found only by its words has no cosine and counts as far. If passages have no
     relevance, the cosine is taken.

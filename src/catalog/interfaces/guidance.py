@@ -1,4 +1,4 @@
-"""Which tool to use when, and the tools as plain functions and for agents of LlamaIndex."""
+"""A choice of a tool for each task, and the tools as functions and for LlamaIndex agents."""
 
 from __future__ import annotations
 

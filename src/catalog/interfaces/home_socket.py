@@ -43,7 +43,7 @@ Message = dict[str, Any]
 
 
 class Greeting(NamedTuple):
-    """What a server says of itself; ``key`` is its ``settings_key``, ``seconds`` its time limit."""
+    """A server's account of itself; ``key`` is its ``settings_key``, ``seconds`` its time limit."""
 
     pid: int
     port: int
@@ -282,7 +282,7 @@ class NearestEngine:
         self._release(is_over=True)
 
     def _server(self) -> object:
-        """Return what tells the server's socket from the next one's; ``None`` if just lost."""
+        """Return the identity of the server's socket; ``None`` if it was just lost."""
         with suppress(OSError):
             status = socket_of(self._home).lstat()
             server, (lost, since) = (status.st_ino, status.st_ctime_ns), self._lost

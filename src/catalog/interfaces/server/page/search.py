@@ -34,7 +34,7 @@ _OPENED = ("doc", "first", "last", "sheet", "at", "page")
 
 
 def head_view(pairs: Pairs) -> View:
-    """Return what the page shows before the search ends; the rest is empty."""
+    """Return the page's values before the search ends; all others are empty."""
     state = State(pairs)
     return {
         "query": state.one("q"),
