@@ -293,13 +293,13 @@ def _best_stretch(
     return best
 
 
-THRESHOLD = 0.6
-_SHORT = 3
+# Chosen on the first four collections of benchmarks/support_checks.py; two others judge them.
+THRESHOLD, _SHORT = 0.6, 3  # least share of the words; letters of a name that may be a part
 _MOST_DETAILS = 40  # of a sentence: each is compared with all of the passage
 _REACH = 3  # words on either side that say which of several details is meant
 _WEIGHTS = (3, 2, 1)  # of the nearest word, the next and the third
 _SAME_PLACE = 8  # of 12: the words around agree so far that the same detail must stand there
-_ROUNDED = 0.05
+_ROUNDED = 0.05  # relative: "about 4 million" for 3.9
 _APPROXIMATELY = frozenset({"about", "approximately", "around", "roughly", "nearly", "almost"})
 
 

@@ -17,10 +17,9 @@ _USUAL_NAMES = """
     address amount author category city code country date description email id language name
     notes number phone price quantity status title total type unit url value year"""
 _USUAL = frozenset(_USUAL_NAMES.split())
-_LONGER, _FEWEST_ROWS, _LONGEST_LINE = 4, 4, 600
-COMPARED_ROWS = 50
-LONGEST_REPEATED = 80
-"""Characters of a cell over several rows or columns that is repeated in each."""
+_LONGER, _FEWEST_ROWS = 4, 4  # times as long as the name of the column; rows of a table
+_LONGEST_LINE = 600  # characters of the columns' names, which stand above each part of a table
+COMPARED_ROWS, LONGEST_REPEATED = 50, 80  # rows; characters of a cell over several, in each
 
 
 def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) -> bool:

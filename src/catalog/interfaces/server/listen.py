@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.security import Address
 
-MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 512  # half of the files that a process may usually have open
 _LATE = as_json(error_body("RequestTimeout", "the rest of the request did not arrive in time"))
 _LATE_ANSWER = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), _LATE)
 )
 _WAITS = (h11.IDLE, h11.SEND_BODY)  # for a head, for a body
-_GRACE_SECONDS = 5
+_GRACE_SECONDS = 5  # for running calls, once the server is told to end
 _IDLE_CONNECTION_SECONDS = 60
 _CLOSING_SECONDS = 2.0
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 _LOG = logging.getLogger(__name__)
-_WAITING_PER_THREAD = 4
+_WAITING_PER_THREAD = 4  # more are refused at once: they would wait past their time limit
 
 
 class Workers:

@@ -54,6 +54,7 @@ _PREFIX = re.compile(
 )
 _CHANGE = re.compile(r">{2,3}|[-–—][ ]?\w")
 _NUMBERED = re.compile(r"(?i)(?:speaker|spk|voice|person|participant|sprecher(?:in)?)[ _-]?\w{1,3}")
+_ROLLING = 0.25  # seconds: live captions repeat a line in the next cue, which follows at once
 _PARTICLES = "van von der den de da di del la le bin al of the"
 _NOT_NAMES = """
     note warning caution example question answer step chapter part section hint tip summary remark
@@ -145,7 +146,7 @@ def _in_order(captions: Sequence[Caption]) -> list[Caption]:
     kept, shown, until = list[Caption](), tuple[str, ...](), 0.0
     for (start, cue), (following, _) in zip(timed, timed[1:] + timed[-1:], strict=True):
         end = following if cue.end is None or cue.end < start else cue.end
-        is_next = kept and start - until <= 0.25 and cue.speaker == kept[-1].speaker
+        is_next = kept and start - until <= _ROLLING and cue.speaker == kept[-1].speaker
         repeated = max((n for n in (1, 2, 3) if is_next and shown[-n:] == cue.lines[:n]), default=0)
         lines, shown, until = cue.lines[repeated:], cue.lines, max(until, end)
         if lines:
