@@ -382,6 +382,7 @@ class Import:
     advance: Callable[[int], None]
     opened: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    line: int = 0  # the last one read
 
     def run(self, datasets: Sequence[str], root: Path | None) -> list[str]:
         """Import the named datasets, or all, and return notes.
@@ -389,40 +390,35 @@ class Import:
         An error names its line; all documents before it are imported.
         """
         notes, names = list[str](), set[str]()
-        for name, items in groupby(self._read(), key=attrgetter("dataset")):
-            names.add(name)
-            if not datasets or name in datasets:
-                with self.hold(name):
-                    notes.append(self._fill(items, root))
+        try:
+            for name, items in groupby(self._read(), key=attrgetter("dataset")):
+                names.add(name)
+                if not datasets or name in datasets:
+                    with self.hold(name):
+                        notes.append(self._fill(items, root))
+        except InputError as error:
+            raise InputError(f"{self.file}, line {self.line}: {error}") from None
+        except OSError as error:
+            raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
         if missing := set(datasets) - names:
             known = ", ".join(sorted(names)) or "none"
             raise InputError(f"{self.file} has no dataset {min(missing)!r}; datasets: {known}")
         return notes
 
+    def _lines(self) -> Iterator[_AnyLine]:
+        with self.file.open("rb") as stream:
+            while raw := stream.readline(self.most + 1):
+                self.line += 1
+                if len(raw) > self.most:
+                    setting = "IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES"
+                    raise InputError(f"it is longer than {self.most:,} bytes ({setting})")
+                if raw.strip():
+                    yield _parse(raw)
+                self.advance(len(raw))
+
     def _read(self) -> Iterator[_Dataset | NewRevision | _File]:
-        number = 0
-
-        def parsed() -> Iterator[_AnyLine]:
-            nonlocal number
-            with self.file.open("rb") as stream:
-                while raw := stream.readline(self.most + 1):
-                    number += 1
-                    if len(raw) > self.most:
-                        setting = "IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES"
-                        raise InputError(f"it is longer than {self.most:,} bytes ({setting})")
-                    if raw.strip():
-                        yield _parse(raw)
-                    self.advance(len(raw))
-
-        try:
-            yield from self._checked(parsed())
-        except InputError as error:
-            raise InputError(f"{self.file}, line {number}: {error}") from None
-        except OSError as error:
-            raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
-
-    def _checked(self, lines: Iterator[_AnyLine]) -> Iterator[_Dataset | NewRevision | _File]:
         """Yield what the lines say of datasets; bind the store to their model."""
+        lines = self._lines()
         if not isinstance(header := next(lines, None), _Header):
             raise InputError("the first line is not a header of 'catalog export'")
         if not header.vectors and self.wanted.fingerprint != header.model.fingerprint:
@@ -467,7 +463,7 @@ class Import:
         folder of that name may have other files, and an update reads them all.
         """
         line, group, files = next(items), list[NewRevision](), list[ManifestEntry]()
-        assert isinstance(line, _Dataset)  # as _checked orders them
+        assert isinstance(line, _Dataset)  # as _read orders them
         name, of, folder = line.dataset, schema.manifest.c, Path(line.root)
         self.opened.append(name)
         with self.database.write() as connection:
