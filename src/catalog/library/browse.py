@@ -27,7 +27,7 @@ from catalog.library.get import find_alike
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, refer_to
 from catalog.store import listing
-from catalog.store.cards import find_documents, top_documents
+from catalog.store.cards import find_documents
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
 from catalog.store.filter_sql import DatasetNames, among
@@ -138,10 +138,10 @@ def _find(
     if not query:
         allowed = listing.without_repeats(allowed, groups)
         ids = listing.list_document_ids(connection, allowed, sort, limit, offset, groups)
-        return ids, listing.count_by_type(connection, allowed), {}, groups
+        return ids, listing.count_by_value(connection, allowed, "file_type"), {}, groups
     matches = find_documents(connection, query, allowed, groups)
     if sort == "best":
-        ids = top_documents(connection, matches.scores, limit, offset)
+        ids = list(matches.scores)[offset : offset + limit]
     else:
         among_matches = among(documents.c.id, matches.scores)
         ids = listing.list_document_ids(connection, among_matches, sort, limit, offset, groups)

@@ -24,9 +24,9 @@ from catalog.core.files import errno_of, find_open_to_others, remedy
 from catalog.core.scope import Scope
 from catalog.library.library import Library
 from catalog.library.names import role_scope
-from catalog.store import checksums, embedding_cache, listing, manifest, statistics
+from catalog.store import embedding_cache, listing, manifest, statistics
 from catalog.store.backup import KEPT, find_stale_drafts
-from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.chunks import StoredDataset, find_damaged_documents, list_datasets
 from catalog.store.phrases import command_full_text
 from catalog.store.publish import list_removed
 from catalog.store.restriction import Restriction
@@ -136,7 +136,9 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
     allowed = Restriction(dataset, seen)
     with library.database.read() as connection:
         modalities = statistics.count_modalities(connection, dataset, allowed.clause())
-        of_type = listing.count_by_type(connection, listing.allowed_documents(allowed))
+        of_type = listing.count_by_value(
+            connection, listing.allowed_documents(allowed), "file_type"
+        )
         return {
             "dataset": dataset,
             "documents": sum(of_type.values()),
@@ -211,12 +213,12 @@ def _check(name: str, examine: Callable[[], object], fix: str, place: Path) -> C
 
 
 def _damaged(connection: Connection, dataset: str) -> list[str]:
-    return [name for _, name in checksums.find_damaged_documents(connection, dataset)]
+    return [name for _, name in find_damaged_documents(connection, dataset)]
 
 
 def _vectors(connection: Connection) -> list[str]:
-    keys = checksums.find_damaged_vectors(connection)
-    return checksums.documents_of_vectors(connection, keys) or ["of no document"] * bool(keys)
+    keys = embedding_cache.find_damaged_vectors(connection)
+    return embedding_cache.documents_of_vectors(connection, keys) or ["of no document"] * bool(keys)
 
 
 def _none(library: Library, wrong: str, find: Callable[[Connection], Iterable[str]]) -> None:
@@ -230,9 +232,6 @@ def _database(library: Library) -> None:
     with library.database.read() as connection:
         if (damage := statistics.find_damage(connection)) is not None:
             raise _Defect(damage)
-        orphans = statistics.count_orphans(connection)
-    if broken := {name: count for name, count in orphans.items() if count}:
-        raise _Defect(f"rows without an owner: {broken}")
 
 
 def _model(library: Library) -> str:

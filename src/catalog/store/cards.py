@@ -11,14 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
 from catalog.store.document_names import Member
-from catalog.store.filter_sql import among
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, without_accents, word_forms
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import MAX_TERMS, fts_words, match_any, match_cards, quote
@@ -38,6 +36,7 @@ _NOT_ABOUT = (
 MOST_NAME_WORDS = 12  # a longer query is not a name
 _MOST_NAME_CHARS = 300
 _MOST_PARTS = 12  # of a compound
+_SHOWN = (documents.c.file_type, documents.c.path, documents.c.dataset)
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
 
 
@@ -76,7 +75,7 @@ def separate_characters(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentMatches:
-    """The documents that a query finds: scores by row number, and numbers by file type."""
+    """The documents that a query finds: scores by row number, best first; numbers by file type."""
 
     scores: dict[int, float]
     counts: dict[str, int]
@@ -125,41 +124,31 @@ def find_documents(
     title or name contains the query's words as a phrase gets 1 more; if the query is the whole
     title, path or file name, with or without the extension, it gets 2 more. For ``plan.md`` the
     word ``md`` is not searched if a document here ends in ``.md``. Each of ``groups`` (see
-    ``find_groups``) is found as its first file, with the best score of all.
+    ``find_groups``) is found as its first file, with the best score of all. Ties are in order of
+    path.
     """
-    file_type, rows = documents.c.file_type, list[tuple[int, str, float]]()
+    rows: Sequence[Any] = ()
     if terms := _terms(connection, query, allowed):
-        relevance, matching = _matching(connection, match_any(terms), allowed, file_type)
-        rows = [tuple(row) for row in connection.execute(matching.add_columns(relevance))]
-    best = max((score for *_, score in rows), default=1.0)
-    found = [(id_, kind, score / best) for id_, kind, score in rows]
-    scores, types = dict[int, float](), dict[int, str]()
-    for id_, kind, more in [*found, *_named_by(connection, query, allowed)]:
-        types[id_] = kind
+        relevance, matching = _matching(connection, match_any(terms), allowed, *_SHOWN)
+        rows = connection.execute(matching.add_columns(relevance)).all()
+    best = max((row[-1] for row in rows), default=1.0)
+    found = ((*row[:-1], row[-1] / best) for row in rows)
+    scores, known = dict[int, float](), dict[int, tuple[str, ...]]()
+    for id_, *about, more in (*found, *_named_by(connection, query, allowed)):
+        known[id_] = tuple(about)
         scores[id_] = scores.get(id_, 0.0) + more
-    firsts = {member.id: first for first, group in (groups or {}).items() for member in group}
+    firsts = {one.id: group[0] for group in (groups or {}).values() for one in group}
     joined = dict[int, float]()
     for id_, score in scores.items():
-        first = firsts.get(id_, id_)
-        joined[first] = max(score, joined.get(first, score))
-        types.setdefault(first, types[id_])
-    counts = Counter(types[id_] for id_ in joined)
+        first = firsts.get(id_)
+        shown = id_ if first is None else first.id
+        joined[shown] = max(score, joined.get(shown, score))
+        if first is not None:
+            known.setdefault(shown, (known[id_][0], first.path, first.dataset))
+    counts = Counter(known[id_][0] for id_ in joined)
     in_order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return DocumentMatches(joined, dict(in_order))
-
-
-def top_documents(
-    connection: Connection, scores: Mapping[int, float], limit: int, offset: int
-) -> list[int]:
-    """Return the documents with the highest scores, from ``offset`` on; ties in order of path."""
-    highest = nlargest(offset + limit, scores.values())
-    if len(highest) <= offset:
-        return []
-    candidates = [id_ for id_, score in scores.items() if score >= highest[-1]]
-    columns = select(documents.c.id, documents.c.path, documents.c.dataset)
-    rows = connection.execute(columns.where(among(documents.c.id, candidates)))
-    ranked = sorted(rows, key=lambda row: (-scores[row.id], row.path, row.dataset))
-    return [row.id for row in ranked[offset : offset + limit]]
+    ranked = sorted(joined, key=lambda id_: (-joined[id_], known[id_][1:]))
+    return DocumentMatches({id_: joined[id_] for id_ in ranked}, dict(in_order))
 
 
 def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> list[str]:
@@ -175,16 +164,18 @@ def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> 
 
 def _named_by(
     connection: Connection, query: str, allowed: ColumnElement[bool]
-) -> Iterator[tuple[int, str, float]]:
+) -> Iterator[tuple[Any, ...]]:
     words = [word.casefold() for word in fts_words(query)[: MOST_NAME_WORDS + 1]]
     # FTS5 takes long for long phrases
     if not 0 < len(words) <= MOST_NAME_WORDS or sum(map(len, words)) > _MOST_NAME_CHARS:
         return
-    phrase, of = quote(separate_characters(" ".join(words)).strip()), documents.c
-    columns = (of.file_type, of.title, of.path)
+    phrase, columns = (
+        quote(separate_characters(" ".join(words)).strip()),
+        (*_SHOWN, documents.c.title),
+    )
     _, matching = _matching(connection, phrase, allowed, *columns, is_name=True)
-    for id_, file_type, title, path in connection.execute(matching):
-        yield id_, file_type, 2.0 if _is_called(words, title, path) else 1.0
+    for id_, file_type, path, dataset, title in connection.execute(matching):
+        yield id_, file_type, path, dataset, 2.0 if _is_called(words, title, path) else 1.0
 
 
 def _matching(

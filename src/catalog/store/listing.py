@@ -227,11 +227,6 @@ def read_documents_of_chunks(
     return list(dict.fromkeys(by_seq[seq] for seq in seqs if seq in by_seq))
 
 
-def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[str, int]:
-    """Count documents by file type, most first, then by name."""
-    return count_by_value(connection, allowed, "file_type")
-
-
 def count_by_value(
     connection: Connection, allowed: ColumnElement[bool], field: str
 ) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,13 +33,6 @@ def find_damage(connection: Connection) -> str | None:
         return None
     check = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars().all()
     return None if check == ["ok"] else "; ".join(check)
-
-
-def count_orphans(connection: Connection) -> Counter[str]:
-    """Count rows without their owner, by table; a sound store has none."""
-    if is_postgres(connection):  # which enforces what SQLite may have been told not to
-        return Counter()
-    return Counter(connection.exec_driver_sql("PRAGMA foreign_key_check").scalars())
 
 
 @dataclass(frozen=True, slots=True)
