@@ -16,8 +16,8 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.engines import nearest as nearest_to
 from catalog.store.restriction import Restriction
-from catalog.store.vectors.base import nearest as nearest_to
 from given import ASKED_EXACTLY, Given
 from step import WARM_UP, latency, memory, seconds
 from synthetic import SyntheticEncoder, queries

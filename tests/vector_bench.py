@@ -14,7 +14,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 import postgres
 from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.store.database import Database, EngineSetup
-from catalog.store.vectors.base import VectorEngine
+from catalog.store.engines import VectorEngine
 from catalog.store.vectors.flat import FlatEngine
 from catalog.store.vectors.qdrant_edge import QdrantEdgeEngine
 from catalog.testing.vectors import (

@@ -17,11 +17,11 @@ from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 from catalog.store.database import hold_lock
+from catalog.store.engines import nearest
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.restriction import Restriction
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant
-from catalog.store.vectors.base import nearest
 from fakes import open_library, open_qdrant_library, write
 from qdrant_protocol import qdrant_protocol
 

@@ -22,8 +22,8 @@ from catalog.interfaces.tools import TOOLS
 from catalog.library.get import resolve_documents
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.engines import nearest
 from catalog.store.restriction import Restriction, allowed_seqs
-from catalog.store.vectors.base import nearest
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import check
 

@@ -8,11 +8,8 @@ import pytest
 from builders import NOW, make_database, put, seqs_of
 from catalog.core.errors import DamagedDocumentError
 from catalog.store import embedding_cache
-from catalog.store.checksums import (
-    find_damaged_documents,
-    find_damaged_vectors,
-)
-from catalog.store.chunks import find_by_path, load_chunks
+from catalog.store.chunks import find_by_path, find_damaged_documents, load_chunks
+from catalog.store.embedding_cache import find_damaged_vectors
 
 CHANGES = [
     "UPDATE chunks SET text = 'Rotate the kegs.' WHERE seq = 1",

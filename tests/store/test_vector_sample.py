@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from builders import drop, put
+from catalog.store.engines import nearest
 from catalog.store.restriction import FLAT, Restriction, join_spreads
 from catalog.store.vectors import flat
-from catalog.store.vectors.base import nearest
 from catalog.store.vectors.flat import VectorSample
 from vector_bench import DATASET, Bench, bench, vector
 

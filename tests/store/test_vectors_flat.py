@@ -16,8 +16,8 @@ from builders import drop, put
 from catalog.core.entry_points import OURS, load_engine
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.core.settings import RAGv2Settings
-from catalog.store.checksums import vector_checksum
 from catalog.store.database import EngineSetup
+from catalog.store.embedding_cache import vector_checksum
 from catalog.store.schema import embeddings
 from catalog.store.vectors import flat
 from catalog.store.vectors.flat import FlatEngine

@@ -19,8 +19,8 @@ from catalog.core.errors import EngineError
 from catalog.core.filters import parse_filters
 from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.store.database import EngineSetup
+from catalog.store.engines import nearest
 from catalog.store.schema import meta
-from catalog.store.vectors.base import nearest
 from catalog.store.vectors.foreign_collection import payload_condition
 from catalog.store.vectors.qdrant import QdrantServerEngine, address_of, collection_name
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector

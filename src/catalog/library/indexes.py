@@ -20,8 +20,7 @@ from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
-    from catalog.store.lexical.base import LexicalEngine
-    from catalog.store.vectors.base import VectorEngine
+    from catalog.store.engines import LexicalEngine, VectorEngine
     from catalog.store.vectors.flat import VectorSample
 
 _JOINED = 8  # engines over several datasets that are kept

@@ -52,7 +52,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from catalog.core.query import SubQueryOrigin
-from catalog.store.lexical.base import term_weight
+from catalog.store.engines import term_weight
 from catalog.store.restriction import FLAT, Spread
 
 Leg = Literal["lexical", "vector"]

@@ -26,8 +26,8 @@ from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import require_dataset
 from catalog.store.derived import Following
 from catalog.store.embedding_cache import require_fingerprint
+from catalog.store.engines import LexicalEngine, nearest
 from catalog.store.lexical.analysis import UNSPACED, WORD
-from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import find_signs
 from catalog.store.listing import allowed_documents, list_source_ids
 from catalog.store.phrases import LEAST
@@ -42,7 +42,6 @@ from catalog.store.restriction import (
     join_spreads,
     read_stamps,
 )
-from catalog.store.vectors.base import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from catalog.retrieval.expansion import Expander, ExpansionSource
     from catalog.retrieval.rerank import Reranker
     from catalog.retrieval.stages import OnStage
+    from catalog.store.engines import LexicalEngine, VectorEngine
     from catalog.store.filter_sql import DatasetNames
-    from catalog.store.lexical.base import LexicalEngine
-    from catalog.store.vectors.base import VectorEngine
 
 _PROBES = 64  # passages read for a dataset's languages if its engine has none
 _BALANCES = 64  # datasets whose balance is kept

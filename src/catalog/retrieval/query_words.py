@@ -15,6 +15,7 @@ from catalog.core.documents import Chunk, find_columns
 from catalog.core.query import MOST_TYPED
 from catalog.retrieval.fusion import NO_WORDS, OTHER_JOINTS, FoundWords, rarity_of
 from catalog.store.chunks import load_chunks
+from catalog.store.engines import term_weight
 from catalog.store.lexical.analysis import (
     UNSPACED,
     WORD,
@@ -27,7 +28,6 @@ from catalog.store.lexical.analysis import (
     terms_of_words,
     word_terms,
 )
-from catalog.store.lexical.base import term_weight
 from catalog.store.lexical.bm25 import Bm25Engine, Mask, Words
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 from catalog.store.restriction import Hit, Restriction
@@ -35,7 +35,7 @@ from catalog.store.restriction import Hit, Restriction
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.engines import LexicalEngine
 
 _SCRIPTS = re.compile(f"({UNSPACED.pattern})|{UNSPACED.pattern.replace('[', '[^', 1)}")
 _END = r"\s;:()"  # what ends a piece of text, which is a word or several with joints

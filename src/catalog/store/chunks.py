@@ -1,8 +1,13 @@
-"""Read documents and chunks from the store."""
+"""Read documents and chunks from the store, and look for damage.
+
+Their rows have a CRC-32, made when they are stored and compared when they are read. A passage's
+covers all that is shown of it except its document's type and date.
+"""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +15,13 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, select, true
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import Column, Connection, Row, and_, bindparam, func, select, true
+from sqlalchemy.exc import DatabaseError, NoResultFound
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, last_page, locate
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
-from catalog.store.checksums import PASSAGE, TEXT, row_checksum
 from catalog.store.database import is_damage
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
@@ -27,6 +31,15 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 
+PASSAGE: tuple[Column[Any], ...] = (
+    *(column for column in chunks.c if column.name != "checksum"),
+    *(documents.c[name] for name in ("path", "source_doc_id", "docid", "metadata")),
+)
+TEXT: tuple[Column[Any], ...] = (
+    *(documents.c[name] for name in ("source_doc_id", "dataset", "path", "title", "file_type")),
+    *(documents.c[name] for name in ("docid", "content_hash", "revision_id", "metadata")),
+    revisions.c.text,
+)
 _KNOWN = (  # columns of the document, not covered by its passages' checksum
     documents.c.file,
     documents.c.file_type,
@@ -84,6 +97,11 @@ class StoredDataset:
     generation: int
     created_at: float
     updated_at: float
+
+
+def row_checksum(values: Iterable[object]) -> int:
+    """Return the CRC-32 of a row's values."""
+    return zlib.crc32("\0".join(map(str, values)).encode("utf-8", "surrogatepass"))
 
 
 def load_chunks(
@@ -159,14 +177,9 @@ def list_dataset_names(connection: Connection) -> list[str]:
     return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
 
 
-def has_dataset(connection: Connection, name: str) -> bool:
-    """Return whether there is a dataset of that name."""
-    return connection.scalar(_HAS_NAME, {"name": name}) is not None
-
-
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, with the names of all datasets, unless it exists."""
-    if not has_dataset(connection, name):
+    if connection.scalar(_HAS_NAME, {"name": name}) is None:
         raise unknown_dataset(name, list_dataset_names(connection))
 
 
@@ -231,6 +244,27 @@ def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredD
         if row_checksum(known.values()) != sealed:
             raise DamagedDocumentError(str(row.source_doc_id), "its text or metadata")
         yield StoredDocument(**known | {"metadata": json.loads(row.metadata)})
+
+
+def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
+    """Yield row number and name of documents of which the text or a passage changed."""
+    document, of_passages = documents.c, chunks.c.document_id == documents.c.id
+    is_it = document.id == bindparam("id")
+    text_of = select(*TEXT, revisions.c.checksum).join(revisions).where(is_it)
+    passages_of = select(*PASSAGE, chunks.c.checksum).join(documents, of_passages).where(is_it)
+    for number in connection.scalars(select(document.id).where(document.dataset == dataset)).all():
+        name, is_whole = f"document {number} of {dataset!r}", False
+        try:
+            text = connection.execute(text_of, {"id": number}).one()
+            name = str(text.source_doc_id)
+            rows = [text, *connection.execute(passages_of, {"id": number})]
+            is_whole = all(row_checksum(row[:-1]) == row[-1] for row in rows)
+        except (DatabaseError, NoResultFound) as error:
+            # bytes that are no text, or an index that names a row that is not there
+            if isinstance(error, DatabaseError) and not is_damage(error):
+                raise
+        if not is_whole:
+            yield number, name
 
 
 def _passages(

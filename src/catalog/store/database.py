@@ -247,7 +247,7 @@ def create_schema(connection: Connection) -> None:
     """Create the tables and the full text."""
     metadata.create_all(connection)
     if connection.dialect.name == "postgresql":
-        from catalog.store.postgres_schema import create_own
+        from catalog.store.postgres import create_own
 
         create_own(connection)
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -33,7 +34,6 @@ from sqlalchemy.dialects.postgresql import insert  # SQLite has the same form
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings.loading import find_presets, load_preset
-from catalog.store.checksums import is_whole_vector, vector_checksum
 from catalog.store.database import Database, read_meta, set_meta
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.restriction import Restriction, change_stamp
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 
 Side = Literal["query", "document"]
+_AT_ONCE = 500  # vectors in memory
 _LEAD = 16  # about the tokens of title and headings in front of a window
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 
@@ -62,6 +63,16 @@ _MODEL = "embedding"  # key of the store's settings under which its model stands
 def embed_key(fingerprint: str, text: str) -> str:
     """Return the key of a document's ``text`` exactly as the model sees it, prefix included."""
     return sha1_hex(f"{fingerprint}\0document\0{text}")
+
+
+def vector_checksum(key: str, blob: bytes) -> int:
+    """Return the CRC-32 of a vector's key and bytes."""
+    return zlib.crc32(blob, zlib.crc32(key.encode("utf-8", "surrogatepass")))
+
+
+def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
+    """Return whether these bytes are the vector that was stored."""
+    return isinstance(blob, bytes) and vector_checksum(key, blob) == checksum
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
@@ -89,17 +100,27 @@ def save(
     put = insert(embeddings).on_conflict_do_nothing()
     counting = connection.execution_options(preserve_rowcount=True)
     if rows and counting.execute(put, rows).rowcount:
-        change_stamp(connection, _users(vectors), now, rows=False)
+        change_stamp(connection, users_of(vectors), now, rows=False)
 
 
-def datasets_of(connection: Connection, keys: Iterable[str]) -> list[str]:
-    """Return the sorted names of the datasets with passages that use these vectors."""
-    return sorted(connection.scalars(_users(keys)))
-
-
-def _users(keys: Iterable[str]) -> Select[str]:
+def users_of(keys: Iterable[str]) -> Select[str]:
+    """Select the names of the datasets with passages that use these vectors."""
     used = select(chunks.c.dataset).join(chunk_windows).distinct()
     return used.where(among(chunk_windows.c.embed_key, keys))
+
+
+def find_damaged_vectors(connection: Connection) -> list[str]:
+    """Return the keys of vectors that changed since they were stored."""
+    query = select(embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
+    rows = connection.execute(query.execution_options(yield_per=_AT_ONCE))
+    return [row.embed_key for row in rows if not is_whole_vector(*row)]
+
+
+def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[str]:
+    """Return the sorted names of the documents to which these vectors belong."""
+    joined = chunk_windows.join(chunks).join(documents, documents.c.id == chunks.c.document_id)
+    query = select(documents.c.source_doc_id).select_from(joined).distinct()
+    return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
 
 
 def purge_unused(connection: Connection) -> int:

@@ -17,14 +17,13 @@ from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import make_card
-from catalog.store.checksums import (
+from catalog.store.chunks import (
     PASSAGE,
     TEXT,
     find_damaged_documents,
-    find_damaged_vectors,
     row_checksum,
+    write_headings,
 )
-from catalog.store.chunks import write_headings
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.phrases import CARDS, command_full_text, is_postgres
@@ -320,9 +319,9 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
     command_full_text(connection, "rebuild")  # a damaged index would prevent that rows are deleted
     numbers = [number for number, _ in find_damaged_documents(connection, dataset)]
     connection.execute(delete(documents).where(among(documents.c.id, numbers)))
-    keys = find_damaged_vectors(connection)
+    keys = embedding_cache.find_damaged_vectors(connection)
     connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
-    for name in {dataset, *embedding_cache.datasets_of(connection, keys)}:
+    for name in {dataset, *connection.scalars(embedding_cache.users_of(keys))}:
         embedding_cache.settle_waiting(connection, name)
         change_stamp(connection, name, now)
     return len(numbers)

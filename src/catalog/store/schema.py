@@ -97,7 +97,7 @@ revisions = _table(
     "revisions",
     _owner("document_id", "documents.id", is_key=True),
     *_columns(Text, "revision_id", "text"),
-    Column("checksum", Integer),  # of the document as it is shown: see store.checksums
+    Column("checksum", Integer),  # of the document as it is shown: see store.chunks
 )
 
 document_fields = _table(
@@ -145,7 +145,7 @@ chunks = _table(  # the checksum covers the values in this order
     Column("tokens", Integer),  # as the chunker counted them; NULL: it counts none
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
-    Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
+    Column("checksum", Integer),  # of the passage as it is shown: see store.chunks
     Column("sections", Text),  # JSON list of further headings in the chunk; NULL: none
     Column("places", Text),  # JSON object: see core.places; NULL: the lines of the text, or pages
     Column("own_metadata", Text),  # JSON object, in addition to the document's; NULL: none

@@ -1,7 +1,7 @@
 """Expressions and column types that SQLite and Postgres write differently, with the same meaning.
 
 SQLite's query plans were measured. Some forms in Postgres are functions that
-:mod:`catalog.store.postgres_schema` creates. Postgres compares these texts by their bytes, like
+:mod:`catalog.store.postgres` creates. Postgres compares these texts by their bytes, like
 SQLite and Python, whatever the language of the database. Numbers have 64 bits.
 """
 
@@ -18,13 +18,13 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import Float, NullType
 from sqlalchemy.types import Integer as AnyInteger
 
-from catalog.store.postgres_schema import ACCENTS, CONFIGURATION
-
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, TableValuedAlias
     from sqlalchemy.engine import Dialect
     from sqlalchemy.types import TypeEngine
 
+CONFIGURATION = "catalog_words"  # of text search in Postgres
+ACCENTS = r"[\u0300-\u036f]"
 SHORT = 100  # characters: an entry of an index of Postgres holds at most 2,704 bytes
 
 

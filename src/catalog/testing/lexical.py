@@ -17,7 +17,7 @@ from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.retrieval.legs import LegQuery, rank_words
 from catalog.store.database import Database
-from catalog.store.lexical.base import LexicalEngine
+from catalog.store.engines import LexicalEngine
 from catalog.store.restriction import Hit, Restriction
 from catalog.testing.lexical_restrictions import RELAXED, WHOLE, LexicalRestrictions, Maker, found
 from catalog.testing.stores import drop, make_database, put, seqs_of

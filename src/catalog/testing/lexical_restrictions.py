@@ -18,7 +18,7 @@ from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.retrieval.legs import LegQuery, rank_words
 from catalog.store.database import Database
-from catalog.store.lexical.base import LexicalEngine
+from catalog.store.engines import LexicalEngine
 from catalog.store.restriction import Restriction
 from catalog.testing.stores import make_database, put
 

@@ -20,9 +20,9 @@ from catalog.core.scope import Scope
 from catalog.store.backup import back_up, restore
 from catalog.store.database import Database
 from catalog.store.embedding_cache import save
+from catalog.store.engines import VectorEngine, nearest
 from catalog.store.restriction import Hit, Restriction
 from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings
-from catalog.store.vectors.base import VectorEngine, nearest
 from catalog.testing.stores import NOW, drop, make_database, put
 
 DATASET = "notes"

@@ -30,10 +30,10 @@ from catalog.core.lru_cache import LRUCache
 from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
+from catalog.store.engines import LexicalEngine, best_hits, term_weight
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.lexical import analysis
 from catalog.store.lexical.analysis import Term, query_terms, raw_words
-from catalog.store.lexical.base import LexicalEngine, best_hits, term_weight
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES, detect_language
 from catalog.store.lexical.spelling import correct_words

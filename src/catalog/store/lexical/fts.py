@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Select, func, select
 
 from catalog.store.database import Database, EngineSetup
+from catalog.store.engines import LexicalEngine, best_hits
 from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.lexical.analysis import fold, other_spellings, raw_words
-from catalog.store.lexical.base import LexicalEngine, best_hits
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import LEAST, fts_words, is_postgres, match_all, match_any, quote
 from catalog.store.restriction import Hits, Restriction, allowed_seqs

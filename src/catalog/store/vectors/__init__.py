@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from catalog.store.database import EngineSetup
 
 if TYPE_CHECKING:
-    from catalog.store.vectors.base import VectorEngine
+    from catalog.store.engines import VectorEngine
 
 
 def open_qdrant(setup: EngineSetup) -> VectorEngine:

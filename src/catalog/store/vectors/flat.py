@@ -15,13 +15,13 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from catalog.core.errors import EmbeddingMismatchError
-from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
+from catalog.store.embedding_cache import documents_of_vectors, is_whole_vector
+from catalog.store.engines import unit_vector
 from catalog.store.filter_sql import DatasetNames, among, of_datasets
 from catalog.store.restriction import FLAT, Hits, Spread, Stamp, best_first, read_stamp
 from catalog.store.schema import chunk_windows, chunks, embeddings
-from catalog.store.vectors.base import unit_vector
 
 Floats = npt.NDArray[np.float32]
 FILE = "vectors.index"

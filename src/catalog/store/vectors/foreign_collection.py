@@ -13,7 +13,7 @@ from catalog.core import filters
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import ConfigError, FilterError, UnknownFieldError
 from catalog.core.filters import And, Filter, Not, Op, Or, comparable_number, value_kind
-from catalog.store.vectors.base import Vector
+from catalog.store.engines import Vector
 from catalog.store.vectors.qdrant import QdrantServer
 
 PayloadCondition = dict[str, Any]

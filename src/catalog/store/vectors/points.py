@@ -19,13 +19,13 @@ from sqlalchemy import BigInteger, Connection, cast
 
 from catalog.core import errors
 from catalog.core.documents import Chunk
-from catalog.store.checksums import documents_of_vectors
 from catalog.store.chunks import load_chunks
 from catalog.store.database import POINTS_LOCK, EngineSetup, hold_lock
 from catalog.store.derived import NO_DATASET, Seqs, live_seqs
+from catalog.store.embedding_cache import documents_of_vectors
+from catalog.store.engines import Vector, unit_vector
 from catalog.store.restriction import Hit, Hits, Stamp, best_first, read_stamp
 from catalog.store.schema import chunk_windows, chunks, embedded_windows
-from catalog.store.vectors.base import Vector, unit_vector
 from catalog.store.vectors.flat import read_windows
 
 FORMAT = 5  # of ids, payload and record

@@ -30,7 +30,7 @@ from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError
 from catalog.core.ids import sha1_hex
 from catalog.core.retrieval_events import holding, tell_retry
 from catalog.store.database import EngineSetup
-from catalog.store.vectors.base import Vector
+from catalog.store.engines import Vector
 from catalog.store.vectors.points import DOC, Point, PointEngine
 
 T = TypeVar("T")

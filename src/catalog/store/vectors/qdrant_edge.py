@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.files import errno_of, make_folder
 from catalog.store.database import POINTS_LOCK, EngineSetup
-from catalog.store.vectors.base import Vector
+from catalog.store.engines import Vector
 from catalog.store.vectors.points import Point, PointEngine
 
 ROOM = 64 * 2**20  # bytes that must be free before anything is written

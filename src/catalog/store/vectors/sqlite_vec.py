@@ -15,7 +15,7 @@ import numpy as np
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
 from catalog.core.files import make_folder
 from catalog.store.database import EngineSetup
-from catalog.store.vectors.base import Vector
+from catalog.store.engines import Vector
 from catalog.store.vectors.points import Point, PointEngine
 
 try:
