@@ -11,6 +11,7 @@ from builders import NOW, make_database, put
 from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.documents import ParsedDocument
 from catalog.core.filters import Op, condition, name_filter
+from catalog.store.filter_sql import among
 from catalog.store.listing import (
     allowed_documents,
     dated_between,
@@ -207,6 +208,16 @@ def test_a_page_of_a_dataset_is_read_from_an_index_in_its_order(odd, sort, index
         told = plan_of(connection, lambda: list_document_ids(connection, here, sort, 20, 0))
     assert f"USING COVERING INDEX {index} (dataset=?)" in told
     assert "TEMP B-TREE FOR ORDER BY" not in told
+
+
+def test_documents_are_looked_up_by_many_paths_through_their_index(odd):
+    paths = [f"{number}.md" for number in range(600)]
+    wanted = select(documents.c.id).where(
+        documents.c.dataset == "d", among(documents.c.path, paths)
+    )
+    with odd.read() as connection:
+        told = plan_of(connection, lambda: connection.execute(wanted).all())
+    assert "(dataset=? AND path=?)" in told
 
 
 def paths_of(connection, allowed):

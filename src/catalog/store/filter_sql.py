@@ -58,12 +58,11 @@ def compile_filter(tree: Filter) -> Clause:
 def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -> Clause:
     """Return ``column IN values``, for any number of values."""
     items: list[str | float] = list(values)
-    fit = [value for value in items if _fits_json(value)] if len(items) > _MOST_BOUND else []
-    unfit = [value for value in items if not _fits_json(value)] if fit else items
-    is_bound = column.in_(unfit)
-    return (
-        or_(is_bound, sql_forms.among_json(column, literal(json.dumps(fit)))) if fit else is_bound
-    )
+    if len(items) <= _MOST_BOUND:
+        return column.in_(items)
+    fit, unfit = ([one for one in items if _fits_json(one) is fits] for fits in (True, False))
+    is_fit = sql_forms.among_json(column, literal(json.dumps(fit)))
+    return or_(is_fit, column.in_(unfit)) if unfit else is_fit  # no index serves an empty list
 
 
 def among_bound(column: ColumnElement[Any], name: str) -> Clause:
