@@ -184,6 +184,24 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
     assert answers(desk, engine) == ["00.md", "new.md", *ALL[1:]]
 
 
+def test_a_search_that_the_engine_always_refuses_ends(desk: Bench, monkeypatch):
+    engine = desk.engine()
+    answers(desk, engine)
+    find, asked = QdrantEdgeEngine._find, []
+
+    def refuse(self, vector, limit, ids):
+        if limit == 1:  # the probe when the shard is opened
+            return find(self, vector, limit, ids)
+        asked.append(limit)
+        assert len(asked) < 20, "it asks for ever"
+        self.close()
+        raise EngineError("no such query")
+
+    monkeypatch.setattr(QdrantEdgeEngine, "_find", refuse)
+    with pytest.raises(EngineError, match="no such query"):
+        answers(desk, engine)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"), [(errno.ENOSPC, EngineBlockedError), (errno.EIO, EngineError)]
 )

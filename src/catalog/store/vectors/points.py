@@ -37,6 +37,7 @@ _BATCH = 1_000  # points added or removed at a time
 _MOST_WAIT = 600.0  # seconds until another process has written
 _PATIENCE = 5.0  # seconds that a search waits for another thread to follow the store
 _BEHIND = "another process brings the vectors up to date: newer passages are found by words only"
+_ATTEMPTS = 3  # of a search whose index another thread closes
 _MOST_SPARE = 24  # additional points at first, for second windows
 _MOST_TIES = 4_096  # points fetched to order equal scores by row number
 
@@ -231,15 +232,16 @@ class Points:
             ids = ids[np.isin(ids // _WINDOWS, allowed)]
         if k <= 0 or len(ids) == 0:
             return Hits()
-        query = unit_vector(vector, engine.dim)
+        query, attempts = unit_vector(vector, engine.dim), 0
         while True:
+            attempts += 1
             if (note := engine.follow(self.stamp)) is None:
                 return Hits()
             held, self.damaged = engine.held, engine.damaged
             try:
                 hits = self._nearest(query, k, ids)
             except errors.EngineError:
-                if note or (held is not None and engine.held is held):
+                if note or attempts == _ATTEMPTS or (held is not None and engine.held is held):
                     engine.held = None  # so that the next search looks at the record
                     raise
             else:
