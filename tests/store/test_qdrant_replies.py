@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from catalog.core.errors import EngineError, EngineUnreachableError
-from catalog.store.vectors.qdrant import describe_server
+from catalog.store.vectors.qdrant import QdrantServer, describe_server, open_client
 
 
 @contextmanager
@@ -34,8 +34,8 @@ def _answering(body: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>SECRET</html>", b'{"title": ' + b"[" * 100_000, b"\xff\xfe\xfa"],
-    ids=["HTML", "deeply nested", "no text"],
+    [b"<html>SECRET</html>", b'{"title": ' + b"[" * 100_000, b"\xff\xfe\xfa", b"[]"],
+    ids=["HTML", "deeply nested", "no text", "another service"],
 )
 def test_a_reply_that_is_no_json_is_one_sentence(body):
     with (
@@ -45,3 +45,16 @@ def test_a_reply_that_is_no_json_is_one_sentence(body):
         describe_server(url, None, 5)
     assert not isinstance(caught.value, EngineUnreachableError)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_reply_without_a_result_is_an_engine_error():
+    with _answering(b"{}") as url:
+        server = QdrantServer(open_client(url, None, 5))
+        with pytest.raises(EngineError, match="not a Qdrant server"):
+            server.call(server.client.get_collection, "notes")
+
+
+@pytest.mark.parametrize("host", ["h\xe9\xe9..x", "xn--", "a..b"])
+def test_an_address_that_is_no_host_is_an_engine_error(host):
+    with pytest.raises(EngineError, match="check address"):
+        describe_server(f"http://{host}:6333", None, 5)

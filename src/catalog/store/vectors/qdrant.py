@@ -6,7 +6,6 @@ A collection has the name prefix and the dataset's name. Its metadata have the r
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
@@ -20,7 +19,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import ValidationError
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
@@ -44,7 +42,7 @@ LONGEST_PAUSE = 30.0  # seconds, even if the server asks for more
 PATIENCE = 5.0  # seconds after which a search does not retry
 REST = 5.0  # seconds without calls after a search failed
 _ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
-_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValidationError)
+_UNREADABLE = (ValueError, RecursionError, AssertionError)  # of JSON, of its shape, of its parts
 _AWAY = (ApiException, QdrantException, httpx.HTTPError, OSError, LLMError)
 _is_patient: ContextVar[bool] = ContextVar("is_patient", default=False)  # not in a search
 
@@ -116,10 +114,11 @@ def _judge(error: Any) -> tuple[str, float | None]:
         return f"{code} {error.reason_phrase}{advice}", asked if is_away else None
     if isinstance(error, QdrantException):
         return "429 Too Many Requests", getattr(error, "retry_after_s", 0.0)
+    is_unsent = isinstance(source, httpx.LocalProtocolError | UnicodeError)  # of its address
+    if is_unsent and not isinstance(source, UnicodeDecodeError):
+        return "the request cannot be sent: check address and key", None
     if isinstance(source, _UNREADABLE):
         return "the answer is not a Qdrant server's", None
-    if isinstance(source, httpx.LocalProtocolError):
-        return "the request cannot be sent: check address and key", None
     return str(error) or type(error).__name__, 0.0
 
 
