@@ -228,6 +228,22 @@ def test_no_word_of_a_passage_out_of_reach_is_suggested(database: Database, fold
     assert engine.correct("sourdough", within) == {"sourdough": "sourdouhg"}
 
 
+def test_a_word_as_near_as_a_short_stem_allows_is_not_suggested(
+    database: Database, folder: Path
+) -> None:
+    put(database, "notes", "a.md", "a minority of datas, ready to restore")
+    engine = engine_at(database, folder)
+    assert engine.correct("inoring sataings readinaes", WHOLE) == {}
+
+
+def test_a_word_is_found_after_capitals_that_are_longer_in_small_letters(
+    database: Database, folder: Path
+) -> None:
+    put(database, "notes", "a.md", "\u0130\u0130\u0130\u0130\u0130\u0130\u0130 kebabs are good")
+    corrected = engine_at(database, folder).correct("kebasb", WHOLE)
+    assert corrected == {"kebasb": "kebabs"}
+
+
 def test_a_long_text_is_not_corrected(database: Database, folder: Path) -> None:
     put(database, "notes", "a.md", "sourdough")
     assert engine_at(database, folder).correct("sourdoguh " * 50, WHOLE) == {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Protocol
@@ -106,33 +106,22 @@ def _correct(
     columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
     texts = connection.execute(columns.where(among(chunks.c.seq, read)))
     # A stem and its words begin with the same letters: only such words are analysed.
-    begins = {token[: max(3, len(token) - _LONGEST_ENDING)] for token in candidates}
-    likely = " ".join({one for text in chain.from_iterable(texts) for one in _pieces(text, begins)})
-    parts = ((*_LETTERS.findall(raw), *analysis.CASED.findall(raw)) for raw in raw_words(likely))
+    begins = (re.escape(token[: max(3, len(token) - _LONGEST_ENDING)]) for token in candidates)
+    begun = re.compile("|".join(begins), re.IGNORECASE)
+    pieces = {piece for text in chain.from_iterable(texts) for piece in text.split()}
+    likely = (one for one in pieces if begun.search(one if one.isascii() else _plain(one)))
+    raws = raw_words(" ".join(likely))
+    parts = ((*_LETTERS.findall(raw), *analysis.CASED.findall(raw)) for raw in raws)
     most, analyzers, spelt = _most_edits(word), analyzers_of(words.languages, is_passage=True), []
     for written in set(chain.from_iterable(parts)):
         folded = _plain(written)
         distance, others = OSA.distance(word, folded), (Counter(word) - Counter(folded)).total()
         for token in {token for one in analyzers for token in one.tokens_of([written])}:
-            is_near = any(OSA.distance(stem, token) <= most for stem in stems)
+            is_near = any(OSA.distance(stem, token) <= _most_edits(stem) for stem in stems)
             if token in candidates and distance <= most + _LONGEST_ENDING * is_near:
                 uses = -len(candidates[token])
                 spelt.append((distance, others, uses, written.istitle(), written))
     return min(spelt)[-1] if spelt else ""
-
-
-def _pieces(text: str, begins: Collection[str]) -> Iterator[str]:
-    """Yield the pieces between spaces that have one of the beginnings, without case or accents."""
-    lower = text.lower()
-    for begin in begins:
-        at = lower.find(begin)
-        while at >= 0:
-            end = lower.find(" ", at)
-            yield text[text.rfind(" ", 0, at) + 1 : end if end >= 0 else None]
-            at = lower.find(begin, end) if end >= 0 else -1
-    for piece in () if text.isascii() else text.split():
-        if not piece.isascii() and any(map(_plain(piece).__contains__, begins)):
-            yield piece
 
 
 def _near_stems(word: str, stems: set[str], words: Tokens) -> dict[str, int]:
