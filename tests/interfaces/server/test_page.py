@@ -36,11 +36,69 @@ def test_a_question_is_answered_with_places_marks_and_counts(asked, engine):
     assert answer.status_code == 200
     told = text_of(answer)
     assert "of the best" in told
-    assert "Keys lines 4-8 · keys.md" in told
+    assert "Keys keys.md" in told
+    assert re.search(r"1 Rotating · lines 4-8 \w+ \d+ %", told)
     assert "<mark>Rotate</mark> the API <mark>keys</mark>" in answer.text
     assert re.search(r"Tag ops 1 security 1", told)
     assert links(answer, "type=md")
     assert links(answer, "year=")
+
+
+@pytest.fixture
+def manual(tmp_path):
+    """A document of three passages, between two other documents."""
+    parts = "\n\n".join(f"## Part {n}\n\n{f'Oil the pump {n} times. ' * 12}" for n in range(3))
+    write(
+        tmp_path / "notes",
+        manual_dot_md=f"---\ntags: [ops]\n---\n# Manual\n\n{parts}\n",
+        pump_dot_md="# Pump\n\nA pump moves oil.\n",
+        bread_dot_txt="Bread needs oil, flour and water.\n",
+    )
+    with LocalEngine(open_library(tmp_path / "home", chunk_size=60, chunk_overlap=0)) as engine:
+        Indexer(engine.library).build(tmp_path / "notes", "notes")
+        yield engine
+
+
+def test_a_document_stands_once_with_headings_and_certainty_at_each_passage(asked, manual):
+    page = asked(manual, "GET", "/?q=oil+the+pump")
+    assert page.text.count("<h2><a") == len(
+        set(re.findall(r"<h2><a.*?<bdi>(.*?)</bdi>", page.text))
+    )
+    passages = re.findall(
+        r'class="rank">(\d+)</span>(.*?)<span class="sure (exact|likely|possible)"', page.text
+    )
+    ranks = [int(rank) for rank, _, _ in passages]
+    assert sorted(ranks) == [*range(1, len(ranks) + 1)]
+    parts = [text for _, text, _ in passages if "Part" in text]
+    assert {part for text in parts for part in re.findall(r"Part \d", text)} == {
+        "Part 0", "Part 1", "Part 2",
+    }  # fmt: skip
+    assert [text.count('class="result"') for text in parts] == [0] + [1] * (len(parts) - 1)
+
+
+def test_passages_that_hardly_match_are_folded_away_but_never_the_best(asked, manual, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.search._HARDLY", 1.1)
+    page = asked(manual, "GET", "/?q=oil+the+pump").text
+    count = int(re.search(r"<summary>(\d+) more that hardly match</summary>", page)[1])
+    folded = page.partition('<details class="weak">')[2].partition('<nav id="facets"')[0]
+    assert folded.count('class="rank"') == count == page.count('class="rank"') - 1
+    hidden = links(asked(manual, "GET", "/?q=oil+the+pump"), "doc=")[-1].partition("#")[0]
+    assert '<details class="weak" open>' in asked(manual, "GET", hidden).text
+    monkeypatch.setattr("catalog.interfaces.server.page.search._HARDLY", 0.0)
+    assert "hardly match" not in asked(manual, "GET", "/?q=oil+the+pump").text
+
+
+def test_numbers_of_facets_are_exact_or_say_of_what_they_are(asked, manual, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.search.MOST", 1)
+    listed = text_of(asked(manual, "GET", "/"))
+    assert "Dataset notes 3 Type md 2 txt 1 " in listed  # of all, though one is listed
+    assert "of the best" not in listed
+    narrowed = text_of(asked(manual, "GET", "/?tag=ops"))
+    assert re.search(r"Dataset notes Type md 1 Tag ops × Date \d{4} Order", narrowed)
+    monkeypatch.setattr("catalog.interfaces.server.page.search.MOST", 100)
+    found = text_of(asked(manual, "GET", "/?q=oil"))
+    count = re.search(r"of the best (\d) passages found", found)[1]
+    assert f"Numbers: of the best {count} passages. Dataset notes {count} " in found
 
 
 def test_without_a_question_the_documents_are_listed(asked, engine):

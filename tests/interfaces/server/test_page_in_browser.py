@@ -82,6 +82,46 @@ def test_answers_come_while_one_types_and_every_state_has_its_address(page, base
     assert page.input_value("#q") == "rotate keys"
 
 
+def test_the_first_result_is_eight_tab_stops_away_and_one_with_the_link_that_skips(page, base):
+    page.goto(f"{base}/?q=rotate+keys")
+    page.focus("a >> nth=0")  # the first stop of all
+    assert page.evaluate("document.activeElement.innerText") == "Skip to results"
+    stops = 1
+    while not page.evaluate("document.activeElement.matches('a.result')"):
+        page.keyboard.press("Tab")
+        stops += 1
+    assert stops <= 8
+    page.focus("a >> nth=0")
+    for key in ("Enter", "Tab"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.matches('a.result')")
+
+
+def test_the_one_status_stays_outside_main_and_says_how_many_were_found(page, base):
+    page.goto(base)
+    page.evaluate("window.status_of_page = document.querySelector('[role=status]')")
+    page.fill("#q", "rotate keys")
+    page.wait_for_selector("#status:has-text('found in')", state="attached")
+    assert page.evaluate(
+        "[...document.querySelectorAll('[role=status]')].every((one) => one === status_of_page)"
+        " && status_of_page.isConnected && !status_of_page.closest('main')"
+    )
+
+
+def test_a_slash_goes_to_the_box_and_is_typed_only_into_one_in_use(page, base):
+    page.goto(base)  # the box has the focus
+    page.keyboard.press("/")
+    assert page.input_value("#q") == ""
+    page.keyboard.type("/etc")
+    assert page.input_value("#q") == "/etc"
+    page.goto(f"{base}/?q=keys")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    assert page.input_value("#q") == "keys"
+    page.keyboard.type("bread/")
+    assert page.input_value("#q") == "bread/"
+
+
 def test_on_a_narrow_screen_a_clicked_result_is_shown_at_its_lines(page, base):
     page.set_viewport_size({"width": 360, "height": 700})
     page.goto(f"{base}/?q=rotate+keys")

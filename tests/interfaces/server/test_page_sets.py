@@ -154,7 +154,13 @@ def test_runs_are_listed_drawn_over_time_and_reported(client, store, tmp_path):
     assert page.text.rindex(second.id) < page.text.rindex(first.id)  # of the table
     assert "2023-11-15 22:13" in page.text
     assert f"2023-11-14 {first.id}: 0.631 [0.631, 0.631]; 2023-11-15 {second.id}: 1.0" in page.text
-    assert "2023-11-14 0.631 → 2023-11-15 1.000; drawn from 0.631 to 1.000" in words(page)
+    chart = page.text.partition("<svg")[2].partition("</svg>")[0]
+    assert "preserveAspectRatio" not in chart  # its letters keep their shape
+    letters = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>([^<]+)<', chart)
+    assert letters[:3] == [("134", "0"), ("74.0", "0.5"), ("14", "1")]
+    assert [text for _, text in letters[3:]] == ["2023-11-14", "2023-11-15"]
+    assert '<circle cx="290.0" cy="10.0" r="3"/>' in chart  # 1.000
+    assert re.search(r'<line x1="290.0" y1="[\d.]+" x2="290.0" y2="10.0"/>', chart)
     chosen = {"before": first.id, "after": second.id}
     refused = client.get("/runs/report", params=chosen)
     assert (refused.status_code, "no golden set here" in words(refused)) == (400, True)

@@ -12,6 +12,7 @@ from catalog.core.text import counted
 from catalog.interfaces.server.page.document import document_view
 from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.state import Pairs, State, View
+from catalog.retrieval.citations import format_headings
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
+_HARDLY = 0.05  # relevance below which a passage is folded away
 POOL = 30  # passages or documents whose facets are counted, at least
 PAUSE = "<!-- the search runs -->"
 _VALUES = 8  # of a facet
@@ -36,31 +38,34 @@ _OPENED = ("doc", "first", "last", "sheet", "at", "page")
 def head_view(pairs: Pairs) -> View:
     """Return the page's values before the search ends; all others are empty."""
     state = State(pairs)
+    empty = ("groups", "weak", "entries", "facets", "notes", "stages", "error", "told", "counted")
     return {
+        **dict.fromkeys((*empty, "document", "more"), ""),
         "query": state.one("q"),
         "hidden": state.without("q", "n", *_OPENED),
         "sorts": _choices("sort", state, {"best": "best first", "date": "newest first"}),
         "modes": _choices(
             "mode", state, {"hybrid": "words and meaning", "lexical": "words", "vector": "meaning"}
         ),
-        "results": [], "entries": [], "facets": [], "notes": [], "error": "", "told": "",
-        "stages": [], "document": None, "more": "", "reads": bool(state.one("doc")),
-        "closed": state.address(*_OPENED), "pause": PAUSE,
-    }  # fmt: skip
+        "reads": bool(state.one("doc")),
+        "closed": state.address(*_OPENED),
+        "pause": PAUSE,
+    }
 
 
 def search_view(engine: LocalEngine, pairs: Pairs) -> View:
     """Return the rest of the page for an address; it includes the error of a verb."""
-    state, ask, view = State(pairs), engine.ask, View()
+    state, view = State(pairs), View()
     shown = min(max(1, state.number("n", SHOWN)), MOST)
     found: list[dict[str, Any]] = []
-    datasets: DatasetNames = ()
+    names: DatasetNames = ()
     try:
-        datasets, _ = engine.library.seen_datasets(None)
-        found = (_searched if state.one("q") else _listed)(ask, state, shown, view)
+        names, _ = engine.library.seen_datasets(None)
+        found = (_searched if state.one("q") else _listed)(engine.ask, state, shown, view)
     except CatalogError as error:
         view["error"] = str(error)[:2000]
-    view["facets"] = _facets(state, found, view.pop("types", {}), datasets)
+    datasets = view.pop("datasets", dict.fromkeys((names,) if isinstance(names, str) else names, 0))
+    view["facets"] = _facets(state, found, datasets, view.pop("types", None))
     if shown < min(len(found), MOST):
         view["more"] = state.address(n=shown + MORE)
     if state.one("doc"):
@@ -81,10 +86,15 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
         arguments["filters"] = [{"tags": tag} for tag in state.all("tag")]
     answer = ask("search", {**arguments, "explain": True})
     found: list[dict[str, Any]] = answer["results"]
-    view["results"] = [_result(one, state) for one in found[:shown]]
+    results = [_result(one, state) for one in found[:shown]]
+    best = [one for one in results if one["relevance"] >= _HARDLY] or results[:1]
+    weak = [one for one in results if one not in best]
+    view |= {"groups": _grouped(best), "weak": _grouped(weak), "weak_count": len(weak)}
+    view["shows_weak"] = shown > SHOWN or any(one["is_open"] for one in weak)
     view["notes"] = answer["notes"]
     view["stages"] = waterfall(answer["stages"])
-    count = f"{len(view['results'])} of the best {len(found)} passages" if found else "Nothing"
+    view["counted"] = f"of the best {len(found)} passages" if found else ""
+    count = f"{len(results)} {view['counted']}" if found else "Nothing"
     doubt = "; probably none of them answers" if found and answer["low_confidence"] else ""
     view["told"] = f"{count} found in {answer['elapsed_ms']:.0f} ms{doubt}"
     return found
@@ -92,11 +102,15 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
 
 def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, Any]]:
     """List documents, newest first, where nothing is asked."""
-    arguments = {"limit": MOST, "sort": "modified", **state.narrowed()}
-    page = ask("browse", {**arguments, "tags": state.all("tag")})
+    narrowed = {**state.narrowed(), "tags": state.all("tag")}
+    page = ask("browse", {"limit": MOST, "sort": "modified", **narrowed})
     entries: list[dict[str, Any]] = page["entries"]
     view["entries"] = [{**one, "open": state.address(**_opened(one))} for one in entries[:shown]]
     view["notes"], view["types"] = page["notes"], page["types"]
+    if not any(narrowed[name] for name in narrowed if name != "dataset"):
+        view["datasets"] = {
+            one["dataset"]: one["documents"] for one in ask("status", {})["datasets"]
+        }
     view["told"] = f"{counted(page['total'], 'document')}, newest first"
     return entries
 
@@ -119,28 +133,32 @@ def _opened(item: Mapping[str, Any], place: Mapping[str, Any] | None = None) -> 
 
 
 def _result(result: dict[str, Any], state: State) -> View:
-    """Return the parts of a passage for the template."""
+    """Return a passage with the parts that only the page shows."""
     place = result["citation"].removeprefix("[source: ").removesuffix("]")
     place = place.removeprefix(result["title"]).removeprefix(", ")
+    if result["locator"]["unit"] == "paragraph":
+        place = place.rpartition(", ")[2]  # without the headings
     opened = _opened(result, result["locator"])
+    path, others = result["heading_path"], result["sections"][len(result["heading_path"]) :]
     return {
-        "title": result["title"] or result["path"],
-        "path": result["path"],
+        **result,
         "place": place or result["path"],
-        "dataset": result["dataset"],
-        "date": (result["date"] or "")[:10],
-        "tags": result["tags"],
-        "sections": result["heading_path"],
+        "headings": format_headings([one for one in path if one != result["title"]], others),
         "snippet": marked(result["snippet"], result["matches"]),
-        "relevance": result["relevance"],
-        "certainty": result["certainty"],
-        "also_in": [other["path"] for other in result.get("also_in", ())],
         "score": score_bars(result["explain"]) if result.get("explain") else None,
         "open": state.address(**opened) + "#at",
         "is_open": all(
             state.one(name) == str(opened[name] or "") for name in ("doc", "first", "sheet")
         ),
     }
+
+
+def _grouped(results: Iterable[View]) -> list[list[View]]:
+    """Return the passages of each document together, in the order of the best ones."""
+    groups: dict[str, list[View]] = {}
+    for one in results:
+        groups.setdefault(one["source_doc_id"], []).append(one)
+    return list(groups.values())
 
 
 def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]]:
@@ -160,25 +178,29 @@ def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]
 def _facets(
     state: State,
     found: Sequence[Mapping[str, Any]],
-    types: Mapping[str, int],
-    datasets: DatasetNames,
+    datasets: Mapping[str, int],
+    types: Mapping[str, int] | None,
 ) -> list[View]:
-    """Count the values of the passages or documents found, with addresses to narrow and widen.
+    """Return the values of each facet with addresses to narrow and widen.
 
-    ``types`` has exact counts, if they are known. Of ``datasets`` the ones without a passage found
-    follow, without a count.
+    Of a search, the passages ``found`` are counted. A listing has exact ``types`` and ``datasets``;
+    tags and dates, which only its newest documents are known to have, get no number.
     """
-    names = (datasets,) if isinstance(datasets, str) else datasets
-    in_datasets = Counter(dict.fromkeys(names, 0))
-    in_datasets.update(one["dataset"] for one in found)
     counts = {
-        "dataset": in_datasets,
-        "type": Counter(types) or Counter(one["file_type"] for one in found),
+        "dataset": Counter(datasets),
+        "type": Counter(types),
         "tag": Counter(tag for one in found for tag in one["tags"]),
         "year": Counter((one["date"] or "")[:4] for one in found),
     }
+    if types is None:
+        counts["dataset"].update(one["dataset"] for one in found)
+        counts["type"].update(one["file_type"] for one in found)
     return [
-        {"title": title, "values": list(_values(state, name, counts[name]))}
+        {
+            "title": title,
+            "values": list(_values(state, name, counts[name])),
+            "is_counted": types is None or name in ("dataset", "type"),
+        }
         for name, title in _TITLES.items()
         if any(counts[name]) or state.all(name)
     ]

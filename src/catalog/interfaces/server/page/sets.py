@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+from catalog.core.dates import format_timestamp
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.text import counted
@@ -41,32 +42,32 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
     """Return the golden sets, or one of them with its questions, judgements and problems."""
     bench.require_owner()
     asked = dict(pairs)
-    name, by = asked.get("set", ""), asked.get("by", "")
-    view: View = {"set": name, "by": by, "dataset": asked.get("dataset", ""), "error": ""}
+    name = asked.get("set", "")
+    view = {"set": name, "by": asked.get("by", ""), "dataset": asked.get("dataset", "")}
     if not name:
         return {**view, "sets": [(one, _describe(bench, one)) for one in bench.sets()]}
-    lists = ("questions", "turned", "problems", "tests", "agreements", "conflicts")
-    view |= {"datasets": bench.library.datasets(), "total": 0, **dict.fromkeys(lists, ())}
     try:
         golden = GoldenSet(name, tuple(bench.queries(name)))
-        view["dataset"] = dataset = view["dataset"] or bench.dataset_of(golden.queries)
-        view |= _turn(golden, {"set": name, "by": by, "dataset": dataset}, asked.get("from", ""))
-        view["tests"] = [
-            (test, test.test, (round(100 * ends.low, 2), round(100 * (ends.high - ends.low), 2)))
-            for test in preference_tests(golden)
-            for ends in [test.test.interval]
-        ]
-        view["agreements"] = measure_agreement(golden.queries)
-        view["conflicts"] = list(islice(find_conflicts(golden), _QUESTIONS))
-        if "check" in asked:
-            twice = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
-            found = find_dataset_problems(golden, bench.library.database, dataset)
-            view["problems"] = [*twice, *found][:_QUESTIONS] or ["no problem was found"]
-            if (more := len(twice) + len(found) - _QUESTIONS) > 0:
-                view["problems"].append(f"and {more} more: see catalog golden check")
+        view["dataset"] = view["dataset"] or bench.dataset_of(golden.queries)
+        return {
+            **view,
+            **_turn(golden, view, asked.get("from", "")),
+            "datasets": bench.library.datasets(),
+            "tests": preference_tests(golden),
+            "agreements": measure_agreement(golden.queries),
+            "conflicts": list(islice(find_conflicts(golden), _QUESTIONS)),
+            "problems": _check(bench, golden, view["dataset"]) if "check" in asked else (),
+        }
     except CatalogError as error:
-        view |= {"error": str(error)[:2000], "status": http_status(error)}
-    return view
+        return {**view, "error": str(error)[:2000], "status": http_status(error)}
+
+
+def _check(bench: Bench, golden: GoldenSet, dataset: str) -> list[str]:
+    problems = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
+    problems += find_dataset_problems(golden, bench.library.database, dataset)
+    if (more := len(problems) - _QUESTIONS) > 0:
+        problems[_QUESTIONS:] = [f"and {more} more: see catalog golden check"]
+    return problems or ["no problem was found"]
 
 
 def _describe(bench: Bench, name: str) -> str:
@@ -106,59 +107,25 @@ def runs_view(bench: Bench, _: Pairs) -> View:
     bench.require_owner()
     with bench.library.database.read() as connection:
         runs = list_runs(connection, _RUNS)
-    return {
-        "metrics": SHOWN_METRICS,
-        "runs": [
-            {
-                "id": run.id,
-                "when": _time(run),
-                "about": (run.golden, run.dataset, run.backend),
-                "values": [run.summary["metrics"].get(metric) for metric in SHOWN_METRICS],
-            }
-            for run in runs
-        ],
-        "charts": list(_charts(runs[::-1])),
-    }
+    charts = list(_charts(runs[::-1]))
+    return {"metrics": SHOWN_METRICS, "runs": runs, "charts": charts, "when": format_timestamp}
 
 
-def _charts(runs: Sequence[EvalRun]) -> Iterator[View]:
-    """Yield a chart for each series of runs and each metric, oldest run first."""
+def _charts(runs: Sequence[EvalRun]) -> Iterator[tuple[str, list[View]]]:
+    """Yield a title and points for each series of runs and each metric, oldest run first."""
     series: dict[tuple[str, str, str, str], list[EvalRun]] = defaultdict(list)
     for run in runs:  # with other labels the numbers cannot be compared
         series[run.golden, run.dataset, run.backend, run.labels].append(run)
     for (*about, _), same in series.items():
         for metric in SHOWN_METRICS:
-            scored = [
-                (run, [*run.scores[metric].values()]) for run in same if run.scores.get(metric)
+            points = [
+                {"run": run, "mean": sum(values) / len(values), "ends": ends}
+                for run in same
+                if (values := [*run.scores.get(metric, {}).values()])
+                for ends in [_interval(run.id, metric, values)]
             ]
-            if len(scored) < 2:
-                continue
-            means = [sum(values) / len(values) for _, values in scored]
-            ends = [_interval(run.id, metric, values) for run, values in scored]
-            days = [_time(run)[:10] for run, _ in scored]
-            least, most = min(end.low for end in ends), max(end.high for end in ends)
-            height = (most - least) or 1.0
-            points = []
-            for at, ((run, _), day, mean, end) in enumerate(
-                zip(scored, days, means, ends, strict=True)
-            ):
-                places = (40 * (most - one) / height for one in (mean, end.low, end.high))
-                y, bottom, top = (round(place, 2) for place in places)
-                point = {"x": round(100 * at / (len(scored) - 1), 2), "y": y}
-                text = f"{day} {run.id}: {mean:.3f} [{end.low:.3f}, {end.high:.3f}]"
-                points.append({**point, "low": bottom, "high": top, "text": text})
-            yield {
-                "title": " · ".join((metric, *about)),
-                "points": points,
-                "from": f"{days[0]} {means[0]:.3f}",
-                "to": f"{days[-1]} {means[-1]:.3f}",
-                "least": f"{least:.3f}",
-                "most": f"{most:.3f}",
-            }
-
-
-def _time(run: EvalRun) -> str:
-    return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M")
+            if len(points) > 1:
+                yield " · ".join((metric, *about)), points
 
 
 def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:

@@ -17,6 +17,7 @@ async function show(address, how) {
     const isReading = Boolean(next.querySelector("#document"));
     old.replaceWith(document.adoptNode(next.querySelector("main")));
     document.title = next.title;
+    byId("status").textContent = document.querySelector("main .told")?.textContent || "";
     if (how === "push" && address !== location.pathname + location.search) history.pushState(null, "", address);
     if (how === "replace") history.replaceState(null, "", address);
     if (isReading && how !== "replace") settle();
@@ -67,7 +68,7 @@ function asked() {
 }
 
 function move(step) {
-  const links = [...document.querySelectorAll("a.result")];
+  const links = [...document.querySelectorAll("a.result")].filter((one) => !one.closest("details:not([open])"));
   const at = links.indexOf(document.activeElement);
   const next = at < 0 ? (step > 0 ? 0 : -1) : at + step;
   if (next < 0 && at === 0) byId("q").focus();
@@ -80,7 +81,9 @@ if (byId("ask")) {
     clearTimeout(timer);
     show(asked(), "push");
   });
+  let isUntouched = true; // "/" is typed into the box only by who uses it
   byId("q").addEventListener("input", () => {
+    isUntouched = false;
     clearTimeout(timer);
     timer = setTimeout(() => show(asked(), "replace"), DELAY);
   });
@@ -95,7 +98,7 @@ if (byId("ask")) {
     const words = link.querySelector("bdi")?.textContent;
     const [isValue, isMore, isClose] = ["#facets *", ".more", ".close *"].map((one) => link.matches(one));
     const at = document.querySelectorAll("a.result").length;
-    const from = document.querySelector(".open a.result")?.getAttribute("href");
+    const from = document.querySelector("a.result[aria-current]")?.getAttribute("href");
     show(address, "push").then(() => {
       const links = [...document.querySelectorAll("a.result")];
       let next = links.find((one) => one.getAttribute("href") === address);
@@ -110,11 +113,12 @@ if (byId("ask")) {
     show(location.pathname + location.search, "");
   });
   document.addEventListener("keydown", (event) => {
-    const isTyping = event.target.matches("input, textarea, select");
+    const isTyping = event.target.matches("input, textarea, select") && !(isUntouched && event.target === byId("q") && !event.target.value);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/" && !isTyping) {
       event.preventDefault();
       byId("q").select();
+      isUntouched = false;
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !event.target.matches("select, #document *, #document")) {
       event.preventDefault();
       move(event.key === "ArrowDown" ? 1 : -1);
