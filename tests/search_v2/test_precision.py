@@ -86,6 +86,12 @@ def test_lines_of_an_expansion_are_asked_of_their_legs_at_the_expansions_weight(
         assert one.explain.fused == one.explain.score == one.score == total
 
 
+def test_words_of_a_corrected_query_are_marked_if_a_line_is_of_another_leg(opened):
+    service = opened(source=ScriptedSource("lex: credential\nvec: a credential\nhyde: a key"))
+    found = service.search("rotaet keys", dataset="docs", expand=True, mode="lexical")
+    assert found[0].snippet[slice(*found[0].matches[0])] == "Rotate"
+
+
 def test_weights_of_original_and_expanded_lists_are_the_settings_own(opened):
     service = opened(source=ScriptedSource("lex: api credential"), fusion_mode="rrf")
     found = service.search("rotate api keys", dataset="docs", expand=True, explain=True)

@@ -332,7 +332,7 @@ def _gather(
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=query.exclusions)
     if readings := [one for run in ranked.runs for one in run.readings]:
-        meant = tuple(run.query for run in ranked.runs[: len(ranked.runs) - len(added)])
+        meant = tuple(run.query for run in ranked.runs if run.is_own)
         query = replace(query, parts=meant)
         request = replace(request, query=query, notes=(*request.notes, *readings))
     passages = [one._replace(restriction=allowed) for one in selected]
