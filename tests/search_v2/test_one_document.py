@@ -53,6 +53,15 @@ def test_an_answer_confined_to_one_recording_is_filled_from_it(service, tmp_path
     assert paths(service, filters={"media": "talk"}) == ["talk.md"] * 7
 
 
+def test_recordings_of_one_name_in_two_datasets_keep_their_caps(service, tmp_path):
+    spoken = "".join(f"[{n:02}:00 - {n:02}:59] The walrus of minute {n}.\n\n" for n in range(9))
+    write(tmp_path / "talks", talk_dot_md=f"# Transcription\n\n{spoken}", talk_dot_mp4="")
+    for name in ("one", "two"):
+        Indexer(service.library).build(tmp_path / "talks", name)
+    both = service.search("walrus", dataset=["one", "two"], filters={"path": "talk.mp4"}, top_k=9)
+    assert sorted(one.source_doc_id for one in both) == 3 * ["one:talk.md"] + 3 * ["two:talk.md"]
+
+
 def test_best_chunk_mode_stays_when_confined_to_one_document(service):
     best = service.with_settings({"max_chunks_per_doc": 1})
     assert paths(best, doc_ids=["long.md"]) == ["long.md"]

@@ -141,6 +141,10 @@ def _read_scope(
             from catalog.library.browse import check_values
 
             check_values(connection, replace(restriction, filter=written), params.file_type, seen)
+            restriction, visible = (
+                replace(restriction, filter=keep_whole(connection, names, one, seen))
+                for one in (tree, filters)
+            )
             if is_one_document and len(names) > 1:  # several documents may have the same path
                 allowed = (allowed_documents(restriction.of(name)) for name in names)
                 is_one_document = sum(count_documents(connection, one, 1) for one in allowed) < 2
@@ -149,10 +153,6 @@ def _read_scope(
                 notes.append(f"{count} documents in scope")
                 is_one_document |= count == 1
             notes += [] if tree is None else ["filtered"]
-            restriction, visible = (
-                replace(restriction, filter=keep_whole(connection, names, one, seen))
-                for one in (tree, filters)
-            )
         if bounds != (None, None):
             of_scope = allowed_documents(Restriction(dataset, scope))
             dated = list_source_ids(connection, of_scope & dated_between(*bounds))
