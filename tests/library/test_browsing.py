@@ -282,6 +282,8 @@ def test_a_long_query_is_cut_between_words_and_a_note_says_so(listing):
     assert (page.total, page.notes) == (2, ("query cut from 2,009 to 1,994 characters",))
     page = listing.query(dataset="notes", query="keys." * 6000)
     assert (page.total, page.notes) == (2, ("query cut from 30,000 to 2,000 characters",))
+    page = listing.query(dataset="notes", query="about " + "keys." * 6000)  # as without spaces
+    assert (page.total, page.notes) == (2, ("query cut from 30,006 to 2,000 characters",))
 
 
 def test_stop_words_count_only_when_there_are_no_others(library):

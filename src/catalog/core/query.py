@@ -162,7 +162,7 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     whole = _clean(query)
     if whole == "":
         raise QueryError("the query is empty")
-    text = whole[: _cut_position(whole, max_chars)]
+    text = whole[: cut_position(whole, max_chars)]
     cut = f"query cut from {len(whole):,} to {len(text):,} characters"
     notes = [cut] if len(text) < len(whole) else []
     typed = _split_typed(whole, len(text))
@@ -270,7 +270,8 @@ def _is_flag(word: str) -> bool:
     return word.lower() in _OPTIONS or not is_word
 
 
-def _cut_position(text: str, limit: int) -> int:
+def cut_position(text: str, limit: int) -> int:
+    """Return where to cut a query: at most at ``limit``, between words if they are short."""
     if len(text) <= limit:
         return len(text)
     end = limit

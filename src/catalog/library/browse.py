@@ -19,6 +19,7 @@ from catalog.core.errors import InputError, UnknownValueError
 from catalog.core.filters import And, Condition, Filter, Op
 from catalog.core.ids import source_doc_id
 from catalog.core.params import BrowseParams
+from catalog.core.query import cut_position
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
@@ -75,7 +76,7 @@ class DocumentCatalog:
         check_params(params)
         most = self._library.settings.rag_v2.max_query_chars
         text = storable(params.query or "").strip()
-        query = text if len(text) <= most else text[:most].rsplit(maxsplit=1)[0]
+        query = text[: cut_position(text, most)].rstrip()
         cut = f"query cut from {len(text):,} to {len(query):,} characters"
         given: list[Filter] = [filters.condition("tags", Op.ALL, [tag]) for tag in params.tags]
         if (visible := filters.parse_filters(params.filters)) is not None:
