@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.errors import DocumentNotFoundError
 from catalog.library.browse import DocumentCatalog
-from catalog.library.get import find_document
+from catalog.library.get import find_document, find_parts
 from catalog.library.health import dataset_stats
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
@@ -334,6 +334,8 @@ def test_names_that_are_no_text_or_look_like_another_are_looked_up(library, fold
     assert find_document(library.database, "#abcd", dataset="d").text == "A walrus."
     with pytest.raises(DocumentNotFoundError):
         find_document(library.database, "\ud800", dataset="d")
+    found, missing = find_parts(library.database, "d", ["\ud800", "#abcd"])
+    assert ([one.path for one in found], len(missing)) == (["#abcd"], 1)
 
 
 @pytest.mark.parametrize("name", ["API.PDF", "photo.png"])

@@ -403,7 +403,7 @@ def _names(connection: Connection, dataset: DatasetNames | None, seen: Scope) ->
 def _match_each(named: Sequence[Names], patterns: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each pattern with the ids of its documents, none for any other kind of name."""
     others = 0
-    for pattern in dict.fromkeys(patterns):
+    for pattern in dict.fromkeys(map(storable, patterns)):
         ids = [f"{names.dataset}:{pattern}" for names in named if pattern in names.paths]
         dataset, _, path = pattern.partition(":")
         if any(names.dataset == dataset and path in names.paths for names in named):
