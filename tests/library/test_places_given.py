@@ -51,6 +51,7 @@ def ask(tmp_path_factory):
         "page.html": PAGE,
         "Draft — notes.txt": "a draft\n",
         "notes.txt": "one\ntwo\nthree\nfour\n",
+        "titled.md": "---\ntitle: notes.txt:2\n---\nNot the notes.\n",
         "records.jsonl": RECORDS,
         "twin-short.md": "# Twin\n\nShort.\n",
         "twin-long.md": "# Twin\n\n" + "Long.\n" * 9,
@@ -195,6 +196,12 @@ def test_several_documents_are_given_at_the_place_that_each_name_tells(ask, refe
     assert "\n\n".join(document["text"].strip() for document in given) == alone["text"].strip()
     numbers = [number for document in given for number in (None, *document["numbers"])]
     assert alone["numbers"] == numbers[1:]
+
+
+def test_a_line_of_a_document_goes_before_a_title_like_it(ask, get):
+    assert get("notes.txt:2")["text"] == "two"
+    found = ask("search", query="three", dataset="d", docs=["notes.txt:2"], top_k=9)
+    assert [one["path"] for one in found["results"]] == ["notes.txt"]
 
 
 def test_names_without_a_place_and_with_one_may_be_asked_for_together(ask):

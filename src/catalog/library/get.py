@@ -443,7 +443,8 @@ def _find_named(
     """Return the parts of each document of that name; of several, of those that have the place."""
     note = f"the place in {reference!r} cannot be read, so this is the whole document"
     unfit: list[tuple[Reading, list[NamedPart]]] = []
-    for way in readings(reference):
+    ways = readings(reference)  # a path, in any reading, comes before every other name
+    for way in sorted(ways, key=lambda way: not any(names.exactly(way) for names in named)):
         exact = [names for names in named if names.exactly(way)]
         if not exact and (records := _find_records(named, way, given)):
             return records

@@ -253,7 +253,8 @@ class Names:
 
     def resolve(self, reference: str) -> list[str]:
         """Return the paths of the documents, or of the records, that a reference names."""
-        for way in (one for one in readings(reference) if one.form != "sheet"):
+        ways = (one for one in readings(reference) if one.form != "sheet")
+        for way in sorted(ways, key=lambda one: not self.exactly(one)):
             records = self.records_at(way)
             if records is not None:  # none in these lines: the other records are not meant
                 return [path for path, _ in records[0]]
