@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -145,9 +146,20 @@ def pytest_sessionfinish() -> None:
     postgres.stop()
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names of folders, not made yet: to make one for each test costs more than many a test."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+def _own_home(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path]
+) -> None:
+    has_folder = "tmp_path" in request.fixturenames
+    folder = request.getfixturevalue("tmp_path") if has_folder else next(_homes)
+    monkeypatch.setenv("IDX_HOME", str(folder / "home"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from catalog.library.library import Library
 
 DIM = 64
 _WORD = re.compile(r"\w+")
+_SETTINGS: dict[str, Settings] = {}
 
 
 class WordEncoder:
@@ -60,9 +62,18 @@ def open_library(
     flushes files to disk at every build: :func:`open_qdrant_library` is for what needs it.
     """
     quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "flat"}
-    rag_v2 = RAGv2Settings(**{**quick, "distinct_text": False, **rag})
-    settings = Settings(home=home, database_url=database_url, rag_v2=rag_v2)
+    settings = _settings_with({**quick, "distinct_text": False, **rag})
+    settings = settings.model_copy(update={"home": home, "database_url": database_url})
     return Library(settings, model=EmbeddingModel(encoder or WordEncoder()))
+
+
+def _settings_with(rag: dict[str, Any]) -> Settings:
+    """Read settings once for the same environment: it is an eighth of opening and building."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("IDX_")}
+    key = repr((rag, sorted(variables.items() - {("IDX_HOME", variables.get("IDX_HOME"))})))
+    if key not in _SETTINGS:
+        _SETTINGS[key] = Settings(rag_v2=RAGv2Settings(**rag))
+    return _SETTINGS[key]
 
 
 def open_qdrant_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:

@@ -67,6 +67,7 @@ def test_a_part_that_cannot_be_imported_is_an_error_that_names_its_package(added
         get_encoder(EmbeddingSettings(provider="broken"))
 
 
+@pytest.mark.slow
 def test_files_of_an_extension_that_another_package_reads_are_read_by_it(added, tmp_path):
     file = tmp_path / "note.shout"
     file.write_text("bake bread")
@@ -74,6 +75,7 @@ def test_files_of_an_extension_that_another_package_reads_are_read_by_it(added, 
     assert (document.text, document.file_type) == ("BAKE BREAD", "shout")
 
 
+@pytest.mark.slow
 def test_our_own_parts_are_those_of_the_package_and_need_no_metadata():
     project = Path(__file__).parents[2] / "pyproject.toml"
     listed = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["entry-points"]

@@ -14,11 +14,12 @@ from catalog.store.lexical.fts import FtsEngine
 from catalog.testing.lexical import LexicalContract
 
 pytestmark = pytest.mark.both_stores
+pytest.mark.of_sqlite(LexicalContract.test_any_text_can_be_indexed)
 for _slow in (
-    LexicalContract.test_any_text_can_be_indexed,
     LexicalContract.test_any_history_leaves_exactly_the_live_chunks_findable,
+    LexicalContract.test_readers_are_right_while_a_writer_works,
 ):
-    pytest.mark.of_sqlite(_slow)
+    pytest.mark.slow(pytest.mark.of_sqlite(_slow))
 
 
 class TestBm25(LexicalContract):

@@ -44,6 +44,7 @@ def test_the_plot_places_values_by_their_logarithms_and_has_its_caption(tmp_path
     assert "a &amp; b" in drawn
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     packaged.locate(packaged.BGE_SMALL) is None,
     reason="the packaged bge-small model is not installed (pip install '.[offline]')",

@@ -61,6 +61,7 @@ def test_no_two_public_classes_share_a_name():
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_in_a_circle():
     graph = {name_of(path): imports_of(path, tree) for path, tree in trees()}
     done, open_ = set(), []
@@ -87,6 +88,7 @@ def test_no_module_is_longer_than_a_story():
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
+@pytest.mark.slow
 def test_every_docstring_of_a_function_begins_with_a_verb():
     wrong = []
     for path, tree in trees():
@@ -99,6 +101,7 @@ def test_every_docstring_of_a_function_begins_with_a_verb():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_docstring_names_modules_and_parts_that_exist():
     for path, tree in trees():
         text = path.read_text(encoding="utf-8")

@@ -103,6 +103,7 @@ def test_a_second_run_embeds_nothing(library, server, folder):
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_past_what_fails_and_names_the_failed_chunks(
     tmp_path, server, folder, command, monkeypatch
 ):

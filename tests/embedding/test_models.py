@@ -58,6 +58,7 @@ def test_a_vector_does_not_depend_on_what_else_is_in_the_batch(bge):
     assert alone.tolist() == beside.tolist()
 
 
+@pytest.mark.slow
 @needs_bge
 def test_a_process_loads_the_same_files_once_until_they_change(tmp_path):
     files = [tmp_path / name for name in (BGE.weights, "tokenizer.json")]
@@ -93,6 +94,7 @@ def test_a_model_that_is_nowhere_names_the_way_to_get_it(monkeypatch):
         model.embed_query("hello")
 
 
+@pytest.mark.slow
 @needs_bge
 def test_an_answer_in_the_last_sentence_of_a_long_chunk_is_found_by_vectors(tmp_path, bge):
     """The chunk is longer than the model's window, and only its last sentence answers."""
@@ -133,6 +135,7 @@ def test_minilm_through_huggingface_gives_the_reference_similarities():
     assert (model.encoder.dim, model.encoder.max_tokens) == (384, 256)
 
 
+@pytest.mark.slow
 @needs_bge
 def test_a_vector_does_not_depend_on_how_many_threads_embed(bge):
     texts = [f"walrus number {number} " * (1 + number % 3 * 20) for number in range(6)]

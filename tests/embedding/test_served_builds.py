@@ -121,6 +121,7 @@ def test_chunks_that_failed_before_a_server_was_given_up_are_named(tmp_path, ser
         assert report.incomplete == COUNT
 
 
+@pytest.mark.slow
 def test_words_are_searched_though_only_a_server_that_is_down_knows_the_dimension(
     tmp_path, server, folder
 ):

@@ -80,14 +80,6 @@ def test_what_is_compared_as_measured_is_dealt_as_well():
     assert shares["failed > 20"] == 0
 
 
-def test_equal_seeds_count_alike():
-    comparison = compared(QUERIES, ranked(1), ranked(2), repeats=0)
-    texts = ["ndcg@10 worse", "ndcg@10 not as good within 0.08", "failed > 0"]
-    one, two = (alarms(comparison, *texts, repetitions=100) for _ in range(2))
-    assert one == two
-    assert alarms(comparison, *texts, repetitions=100, seed=9) != one
-
-
 def test_what_cannot_be_decided_is_refused():
     few = [question(number) for number in range(4)]
     comparison = compared(few, {one.id: RIGHT for one in few}, {}, repeats=0)

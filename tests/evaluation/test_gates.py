@@ -113,6 +113,7 @@ def test_an_unknown_metric_is_refused_naming_those_there_are(text):
 # worse
 
 
+@pytest.mark.slow
 def test_a_loss_is_shown_by_five_lost_queries_of_which_chance_would_make_one_in_32():
     # all five on one side: 1 / 2^5 = .031 < .05; four: 1 / 2^4 = .0625
     assert fails("success@1 worse", outcome(lost=5))

@@ -59,6 +59,7 @@ def test_the_test_decides_where_the_simulation_does():
         assert result.decided_after == (decided[row] or None)
 
 
+@pytest.mark.slow
 def test_the_interval_misses_the_true_share_at_any_time_in_at_most_5_percent():
     generator = np.random.default_rng(11)
     missed = 0

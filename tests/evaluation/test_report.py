@@ -500,6 +500,7 @@ def test_both_histograms_have_one_scale():
     assert [label for _, label in chart["ticks"]] == ["10 ms", "100 ms", "1 s"]
 
 
+@pytest.mark.slow
 def test_a_browser_shows_the_page_without_scrolling_sideways(tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if browser is None or sys.platform == "win32":

@@ -90,6 +90,7 @@ def test_a_drawn_p_lies_near_the_counted_one():
     assert len(set(drawn)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 5, 9, 12])
 @pytest.mark.parametrize("gain", [0.0, 0.1, -0.3])
 def test_counted_p_values_are_scipys(n, gain):
@@ -104,28 +105,6 @@ def test_counted_p_values_are_scipys(n, gain):
         n_resamples=np.inf,
     )
     assert paired_randomisation(before, after) == pytest.approx(expected.pvalue, abs=1e-12)
-
-
-@pytest.mark.parametrize("n", [30, 200])
-def test_drawn_p_values_are_the_t_tests_when_differences_are_normal(n):
-    from scipy import stats
-
-    # the two tests agree closely (Fisher 1935, §21); the bound is five standard errors of a drawn p
-    before, after = noisy_pair(n, gain=0.03, seed=n)
-    expected = stats.ttest_rel(before, after).pvalue
-    assert paired_randomisation(before, after) == pytest.approx(expected, abs=0.025)
-
-
-def test_equally_good_searches_are_distinguished_in_one_of_twenty_comparisons():
-    # 400 pairs without a true difference: 20 expected, standard deviation √(400 · .05 · .95) = 4.4
-    rng = np.random.default_rng(2007)
-    p_values = [
-        paired_randomisation(rng.beta(2, 3, 30), rng.beta(2, 3, 30), resamples=999, seed=seed)
-        for seed in range(400)
-    ]
-    assert 9 <= sum(p < 0.05 for p in p_values) <= 31
-    # and evenly at every level, not at that one only
-    assert np.mean(p_values) == pytest.approx(0.5, abs=4 * math.sqrt(1 / 12 / 400))
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
@@ -168,6 +147,7 @@ def test_two_queries_have_three_possible_means():
     assert bootstrap_interval([0.0, 1.0]) == Interval(0.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 15, 120])
 def test_the_interval_is_scipys_percentile_interval(n):
     from scipy import stats
@@ -235,6 +215,7 @@ def test_the_textbooks_approval_ratings_changed():
     assert result.p == pytest.approx(3.716e-5, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gained", "lost"), [(0, 1), (3, 2), (4, 9), (30, 12), (100, 101), (560, 480), (5100, 4900)]
 )
@@ -263,7 +244,9 @@ def test_holms_procedure_on_four_hypotheses():
     assert list(adjusted) == ["h1", "h2", "h3", "h4"]
 
 
-named = st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=12)
+named = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(
+    lambda drawn: {f"h{at}": p for at, p in enumerate(drawn)}
+)
 
 
 @given(named, st.sampled_from([0.01, 0.05, 0.1]))

@@ -1,6 +1,7 @@
 """``catalog golden calibrate``, and what ``catalog search`` tells before and after it."""
 
 import json
+import shutil
 from random import Random
 
 import pytest
@@ -24,15 +25,21 @@ def reranker():
     return ScriptedReranker(1.5)
 
 
-@pytest.fixture
-def catalog(monkeypatch, command, tmp_path, settings, reranker):
-    """Run the command over a store of 25 documents; exit code, standard output, error."""
-    folder = tmp_path / "docs"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A store of 25 documents, of which every test gets a copy."""
+    folder = tmp_path_factory.mktemp("docs")
     for topic in TOPICS:
         (folder / f"{topic}.md").write_text(f"Everything about {topic} is said on this page.\n")
-    with open_library(tmp_path / "home", **settings) as library:
+    with open_library(tmp_path_factory.mktemp("home"), vector_engine="flat") as library:
         Indexer(library).build(folder, "docs")
+        return library.settings.home
+
+
+@pytest.fixture
+def catalog(monkeypatch, command, template, tmp_path, settings, reranker):
+    """Run the command over that store; exit code, standard output, error."""
+    shutil.copytree(template, tmp_path / "home")
 
     def opened(context):
         return open_library(tmp_path / "home", WordEncoder(), **settings)

@@ -266,6 +266,7 @@ def test_text_from_documents_cannot_steer_the_terminal():
     assert safe("tabs\tand\nlines") == "tabs\tand\nlines"
 
 
+@pytest.mark.slow
 def test_help_and_import_load_no_heavy_library():
     heavy = [
         "llama_index",
@@ -295,6 +296,7 @@ NOT_SEARCHED_WITH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "besides"),
     [("lexical", ["onnxruntime", "tokenizers", "catalog.store.vectors.flat"]), ("hybrid", [])],

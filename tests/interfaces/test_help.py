@@ -46,9 +46,8 @@ def test_the_start_page_has_every_command_in_a_group_and_says_how_to_start():
     assert [line.split()[1] for line in start] == ["index", "search", "ask"]
 
 
-def test_catalog_alone_shows_the_start_page():
-    ended = run()
-    assert "Start:" in ended.stdout + ended.stderr
+def test_catalog_alone_shows_the_start_page(catalog):
+    assert "Start:" in "".join(catalog()[1:])
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -76,12 +75,11 @@ def test_a_command_has_two_examples_that_it_understands(path):
             pass  # raises for an unknown option, or a missing or excess argument
 
 
-def test_a_query_that_begins_with_dashes_is_told_how_to_be_given():
+def test_a_query_that_begins_with_dashes_is_told_how_to_be_given(catalog):
     for query in ("--cleanup-commits", "-draft budget"):
-        ended = run("search", query)
-        assert ended.returncode == 2
-        assert f'-- "{query}"' in ended.stderr
-    assert '-- "' not in run("search", "--josn", "x").stderr
+        code, _, err = catalog("search", query)
+        assert (code, f'-- "{query}"' in err) == (2, True)
+    assert '-- "' not in catalog("search", "--josn", "x")[2]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +128,7 @@ def test_a_misspelt_dataset_is_told_the_one_that_may_be_meant(catalog, notes):
     assert "did you mean 'notes'?" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.parametrize(
     ("typed", "expected"), [("se", "search"), ("index bui", "build"), ("search --mo", "--mode")]
@@ -152,6 +151,7 @@ def test_bash_completes_commands_and_options(typed, expected, tmp_path):
     assert expected in ended.stdout.split(), ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_completion_can_be_installed(tmp_path):
     ended = run("--install-completion", shell="bash", HOME=str(tmp_path))

@@ -57,6 +57,7 @@ def all_answered(folder):
     return len(list(folder.glob("answered-*"))) == SEARCHERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("served", [False, True], ids=["alone", "served"])
 def test_every_answer_is_whole_while_another_process_updates(tmp_path, served):
     folder, home, stop = tmp_path / "notes", tmp_path / "home", tmp_path / "stop"

@@ -93,6 +93,7 @@ def test_a_static_model_without_a_table_is_listed_as_such(catalog, package, monk
     assert "is not a single table of vectors" in catalog("models", "list")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [("models", "list"), ("search", "walrus"), ("index", "build", ".", "--dataset", "d")],

@@ -119,6 +119,7 @@ def test_a_model_is_fetched_into_the_cache_without_unneeded_files(served):
     assert names == []
 
 
+@pytest.mark.slow
 def test_a_model_missing_from_the_hub_is_reported_in_a_sentence(served):
     run = served[0]("made/nothing")
     assert run.returncode == 1
@@ -127,6 +128,7 @@ def test_a_model_missing_from_the_hub_is_reported_in_a_sentence(served):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 def test_a_fetched_file_that_changed_is_found_by_its_hash(served, catalog, cache):
     if not (cache / "models--made--up").exists():
         served[0](NAME)

@@ -35,12 +35,14 @@ def catalog(tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "config", "--version"])
 def test_an_impossible_answer_is_one_sentence_and_exit_code_one(catalog, command):
     said = "catalog: cannot write to standard output: it is closed\n"
     assert catalog(">&-", command) == (1, "", said)
 
 
+@pytest.mark.slow
 @full
 @pytest.mark.parametrize("command", ["status", "config", "--version"])
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from reliability.chaos import seeds
 from reliability.killed_build import NO_FILTER, build
 from reliability.whole_store import state_of, write_corpus
 
+pytestmark = pytest.mark.slow
 STEPS = {
     "while reading the third file": ("catalog.ingest.reading:read_file", 3, "before"),
     "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),

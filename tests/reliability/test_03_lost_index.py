@@ -89,6 +89,7 @@ def test_deleted_indexes_come_back_the_same_and_nothing_is_embedded(tmp_path):
     assert set(encoder.texts) <= set(QUERIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_older_copy_answers_as_if_its_future_had_not_been(tmp_path, engine):
     home, folder = tmp_path / "home", tmp_path / "notes"
@@ -103,6 +104,7 @@ def test_an_older_copy_answers_as_if_its_future_had_not_been(tmp_path, engine):
         assert answers_of(home, vector_engine=engine) == expected, f"step {step}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_older_copy_may_have_another_future_with_as_many_changes(tmp_path, engine):
     home, folder = tmp_path / "home", tmp_path / "notes"
@@ -117,6 +119,7 @@ def test_an_older_copy_may_have_another_future_with_as_many_changes(tmp_path, en
     assert answers_of(home, vector_engine=engine) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_open_library_follows_a_copy_that_is_put_back_under_it(tmp_path, engine):
     home, folder = tmp_path / "home", tmp_path / "notes"
@@ -153,6 +156,7 @@ def paths(desk: Bench, engine) -> list[str]:
     return sorted(paths_of(desk.database, [hit.seq for hit in hits]))
 
 
+@pytest.mark.slow
 def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(tmp_path):
     home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
     update(home, folder, 0)

@@ -107,6 +107,7 @@ def test_doctor_finds_planted_damage_and_what_it_names_mends_it(sound, tmp_path,
         assert [check for check in diagnose(library) if not check.ok] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["qdrant", "flat"])
 def test_vectors_that_reread_takes_from_other_datasets_are_waited_for_there(tmp_path, engine):
     for name in ("one", "two"):

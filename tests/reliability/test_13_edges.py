@@ -99,6 +99,7 @@ def test_hundreds_of_half_sent_requests_delay_no_other_request():
         assert health_status(port) == 200
 
 
+@pytest.mark.slow
 def test_the_connection_in_use_is_not_the_one_given_up_for_another():
     protocol = type("Narrow", (BoundedConnection,), {"max_waiting": 2})
     with serving(protocol) as port, ExitStack() as stack:

@@ -245,6 +245,7 @@ def corpus(tmp_path):
     corpus.close()
 
 
+@pytest.mark.slow
 def test_a_busy_server_neither_fails_nor_grows(corpus, tmp_path):
     log, began = tmp_path / "serve.log", time.monotonic()
     with log.open("w") as errors, serving(tmp_path / "home", errors) as (server, url):

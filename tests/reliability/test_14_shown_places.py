@@ -12,6 +12,7 @@ from catalog.retrieval.citations import format_shown_place
 from fakes import open_library
 from reliability.test_14_cited_places import TEXTS, UNITS, WORDS, WRITERS
 
+pytestmark = pytest.mark.slow
 SAID = (
     "1\n00:01:05,000 --> 00:01:18,000\nThe quarry is near.\n\n"
     "2\n00:09:00,000 --> 00:09:09,000\nBye.\n"

@@ -102,6 +102,7 @@ def test_a_build_killed_at_random_statements_ends_as_if_nothing_had_happened(
         assert build_again(corpus, home, url) == uninterrupted, f"IDX_TEST_SEED={number}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_delivered", [False, True], ids=["before", "after"])
 def test_a_commit_whose_connection_breaks_is_settled_by_running_again(
     corpus, uninterrupted, url, way, tmp_path, is_delivered
@@ -118,6 +119,7 @@ def test_a_commit_whose_connection_breaks_is_settled_by_running_again(
         assert build_again(corpus, tmp_path / "home", url) == uninterrupted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "count"), some(("encode", 3), ("before_cursor_execute", 90), count=1)
 )
@@ -140,6 +142,7 @@ def test_a_server_that_crashes_and_comes_back_ends_the_run_and_the_next_one_ends
         assert state_of(library) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_the_lock_of_its_dataset_writes_no_more(
     corpus, uninterrupted, server, url, tmp_path, monkeypatch
 ):
@@ -194,6 +197,7 @@ def test_a_failover_in_the_middle_of_a_build(
             primary.start()
 
 
+@pytest.mark.slow
 def test_a_standby_answers_searches_and_refuses_a_build_in_one_sentence(
     corpus, server, url, way, tmp_path
 ):
@@ -217,6 +221,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", some(*TROUBLES, count=1))
 def test_a_refusal_midway_is_one_sentence_and_the_next_run_succeeds(
     corpus, uninterrupted, url, tmp_path, state
@@ -253,6 +258,7 @@ def test_a_server_with_no_connection_left_says_so(server, url, tmp_path):
         server.run(f"DROP ROLE {role}")
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_one_sentence_and_goes_on_when_it_is_run_again(
     corpus, server, url, way, tmp_path, command, monkeypatch
 ):

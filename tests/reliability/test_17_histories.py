@@ -230,6 +230,7 @@ def play(place, seed, steps=12):
         history.close()
 
 
+@pytest.mark.slow
 def test_after_any_history_an_update_has_what_a_new_build_has(tmp_path):
     for seed in seeds(2):
         play(tmp_path / str(seed), seed)

@@ -91,6 +91,7 @@ def fill(chance: random.Random, folder: Path, depth: int = 0) -> None:
             continue
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="names and kinds of files of POSIX")
 def test_a_folder_of_odd_files_is_built_updated_and_previewed(tmp_path):
     for number, seed in enumerate(seeds(4)):

@@ -39,8 +39,6 @@ from catalog.store.lexical.bm25 import (
 from catalog.store.restriction import Restriction
 from catalog.store.schema import datasets
 
-pytestmark = pytest.mark.both_stores
-
 WHOLE = Restriction("notes")
 
 
@@ -260,7 +258,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.of_sqlite
+@pytest.mark.slow
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -446,7 +444,6 @@ def test_an_index_of_other_rules_of_words_is_replaced(
     assert read == [seq]
 
 
-@pytest.mark.of_sqlite
 def test_an_older_copy_of_the_database_with_the_same_row_numbers_is_noticed(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -501,6 +498,7 @@ def test_an_older_snapshot_finds_its_own_passages_and_no_later_ones(
     assert engine.search("flour", 9, WHOLE) == []
 
 
+@pytest.mark.slow
 def test_refreshing_forever_leaves_one_file_and_no_draft_of_a_killed_process(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +565,7 @@ def test_title_and_headings_count_once(
     assert indexed_text(title, headings, text) == expected
 
 
+@pytest.mark.slow
 def test_keyword_search_loads_neither_llama_index_nor_scipy(tmp_path: Path) -> None:
     program = f"""
 import sys

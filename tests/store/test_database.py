@@ -97,6 +97,7 @@ def test_a_file_that_is_no_database_is_damaged_not_a_crash(tmp_path):
         Database.at(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_database_with_flipped_bytes_is_found_out(tmp_path):
     database = make_database(tmp_path)
     for number in range(200):

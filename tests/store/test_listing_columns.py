@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import event, select, text
+from sqlalchemy import event, select
 
 from builders import NOW, make_database, put
 from catalog.core.dates import parse_date, to_timestamp
@@ -21,19 +21,6 @@ from catalog.store.publish import NewRevision, content_hash, ensure_dataset, pub
 from catalog.store.restriction import Restriction
 from catalog.store.schema import documents
 
-# What asked every date of every document, before dates were stored.
-WITHOUT_COLUMN = text(
-    """SELECT d.id, coalesce(
-        CASE WHEN json_valid(d.metadata) = 1 AND json_type(d.metadata, '$.modified') IS NOT NULL
-            THEN max(CASE WHEN f.field = 'modified' THEN f.at END) END,
-        max(CASE WHEN f.field = 'created' THEN f.at END),
-        max(CASE WHEN f.field = 'modified' THEN f.at END))
-    FROM documents AS d LEFT JOIN (
-        SELECT document_id, field, instant(coalesce(text_value, number_value)) AS at
-        FROM document_fields WHERE field IN ('modified', 'created') AND kind IN ('s', 'n')
-    ) AS f ON f.document_id = d.id
-    GROUP BY d.id"""
-)
 FILE = "2025-01-01T00:00:00+00:00"
 ODD_DATES = [
     "", " ", "x" * 100, "2022", " 2022-05 ", "20220501", "2022-05-01 01:00:00 +0200",
@@ -103,15 +90,6 @@ def odd(tmp_path_factory):
             put_dated(database, f"{name}.{kind}.file", metadata, FILE)
     yield database
     database.close()
-
-
-def test_the_dates_stored_are_those_worked_out_from_every_field(odd):
-    with odd.read() as connection:
-        connection.connection.dbapi_connection.create_function("instant", 1, to_timestamp)
-        expected = dict(connection.execute(WITHOUT_COLUMN).all())
-        found = dict(connection.execute(select(documents.c.id, documents.c.dated)).all())
-    assert found == expected
-    assert len(set(found.values())) > 10
 
 
 def test_documents_of_odd_dates_come_newest_first_and_those_without_one_last(odd):

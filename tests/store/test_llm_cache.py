@@ -1,30 +1,13 @@
 """The cache of model answers in SQL: what a key covers, what is found, what goes."""
 
-import json
-import subprocess
-
 import pytest
 
 from builders import drop, make_database, put
 from catalog.core.ids import sha1_hex
 from catalog.store import llm_cache
 from catalog.store.llm_cache import CacheEntry, cache_key
-from processes import Forked
 
 pytestmark = pytest.mark.both_stores
-
-WRITE = """
-import sys
-from pathlib import Path
-from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import CacheEntry
-database, name = Database.at(Path(sys.argv[1])), sys.argv[2]
-for turn in range(20):
-    entries = {f"shared{n}": CacheEntry(f'"{name}-{turn}"') for n in range(5)}
-    with database.write() as connection:
-        own = {f"{name}{turn}": CacheEntry("1")}
-        llm_cache.save(connection, entries | own, kind="rerank", model="m", now=1.0)
-"""
 
 
 @pytest.fixture
@@ -73,13 +56,6 @@ def test_no_two_lists_of_parts_share_a_key(one, other):
     assert cache_key(*one) == cache_key(*one)
 
 
-def test_a_key_is_64_hexadecimal_digits_for_any_text():
-    for parts in (("rerank", "model", "query", "passage"), ("\ud800", "\0"), ()):
-        key = cache_key(*parts)
-        assert len(key) == 64
-        assert int(key, 16) >= 0
-
-
 def test_only_entries_created_after_the_time_asked_for_are_loaded(database):
     save(database, now=100.0, old="1")
     save(database, now=101.0, new="2")
@@ -102,6 +78,7 @@ def test_a_newer_answer_replaces_the_older_one(database):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.of_sqlite
 def test_more_keys_than_one_statement_may_bind_are_saved_and_loaded(database):
     many = {f"k{n}": str(n) for n in range(40_000)}
@@ -137,30 +114,3 @@ def test_a_text_that_lives_on_elsewhere_keeps_its_scores(database):
     drop(database, "d", "a.md")
     assert purge(database) == 1
     assert keys(database) == {"shared"}
-
-
-def test_clearing_drops_one_kind_or_all_and_says_how_many(database):
-    save(database, kind="expansion", a="1")
-    save(database, kind="rerank", b="1", c="1")
-    with database.write() as connection:
-        assert llm_cache.clear(connection, "rerank") == 2
-    assert keys(database) == {"a"}
-    save(database, kind="rerank", b="1")
-    with database.write() as connection:
-        assert llm_cache.clear(connection) == 2
-    assert keys(database) == set()
-
-
-@pytest.mark.of_sqlite
-def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
-    running = [
-        Forked(["-c", WRITE, str(tmp_path), name], stderr=subprocess.PIPE, text=True)
-        for name in ("one", "two")
-    ]
-    errors = [process.communicate(timeout=120)[1] for process in running]
-    assert [process.returncode for process in running] == [0, 0], errors
-    with database.read() as connection:
-        shared = llm_cache.load(connection, [f"shared{n}" for n in range(5)], after=0.0)
-    assert len(keys(database)) == 5 + 40
-    assert len({value for value, _ in shared.values()}) == 1  # all five of one transaction
-    assert json.loads(shared["shared0"][0]) in {"one-19", "two-19"}

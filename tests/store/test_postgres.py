@@ -52,6 +52,7 @@ def test_a_value_that_postgres_cannot_store_may_be_asked_for(database):
             assert connection.scalar(found) == 1
 
 
+@pytest.mark.slow
 def test_postgres_folds_case_as_python_does(database):
     every = "".join(chr(one) for one in range(1, 0x1FFFF) if not 0xD800 <= one <= 0xDFFF)
     with database.read() as connection:

@@ -210,6 +210,7 @@ def steps_to_load(database, seq):
     return len(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.of_sqlite
 def test_a_passage_is_read_in_as_many_steps_however_many_documents_there_are(tmp_path):
     database = make_database(tmp_path)

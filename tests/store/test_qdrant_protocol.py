@@ -165,6 +165,7 @@ def test_a_search_of_a_dead_server_ends_soon_and_the_next_one_at_once(server, en
     assert answers(desk, engine) == ALL
 
 
+@pytest.mark.slow
 def test_a_reply_that_drips_does_not_hold_a_search(server, engines, desk):
     engine = engines()
     engine.refresh()

@@ -17,8 +17,6 @@ from catalog.store.vectors import flat
 from catalog.store.vectors.flat import VectorSample
 from vector_bench import DATASET, Bench, bench, vector
 
-pytestmark = pytest.mark.both_stores
-
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Bench]:
@@ -43,7 +41,7 @@ def test_without_vectors_there_is_no_spread(desk: Bench):
     assert of_sample.spread(vector(1)) == (0, FLAT)
 
 
-@pytest.mark.of_sqlite
+@pytest.mark.slow
 def test_a_large_dataset_is_known_by_some_of_its_chunks(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):

@@ -149,6 +149,7 @@ def test_a_process_that_forgets_to_close_leaves_a_sound_index(desk: Bench):
     assert answers(desk, engine) == ["00.md", "x.md", *ALL[1:]]
 
 
+@pytest.mark.slow
 def test_a_large_index_is_quantized_and_has_no_graph(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     random = np.random.default_rng(3)
     for index in range(10):

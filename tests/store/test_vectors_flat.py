@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import select, update
 
 from builders import drop, put
-from catalog.core.entry_points import OURS, load_engine
-from catalog.core.errors import ConfigError, EmbeddingMismatchError
+from catalog.core.entry_points import load_engine
+from catalog.core.errors import EmbeddingMismatchError
 from catalog.core.settings import RAGv2Settings
 from catalog.store.database import EngineSetup
 from catalog.store.embedding_cache import vector_checksum
@@ -22,8 +22,6 @@ from catalog.store.schema import embeddings
 from catalog.store.vectors import flat
 from catalog.store.vectors.flat import FlatEngine
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
-
-pytestmark = pytest.mark.both_stores
 
 
 @pytest.fixture
@@ -90,25 +88,13 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
         desk.search(desk.engine(), vector(1), 1, everything())
 
 
-@pytest.mark.parametrize("name", sorted(OURS["catalog.vectors"]))
-def test_every_named_engine_searches(desk: Bench, name: str):
-    desk.put("a.md", vector(1))
-    made = load_engine("catalog.vectors", name)(setup(desk))
-    assert len(desk.search(made, vector(1), 5, everything())) == 1
-    made.close()
-
-
 def test_an_url_makes_it_a_server(desk: Bench):
     made = load_engine("catalog.vectors", "qdrant")(setup(desk, qdrant_url="http://localhost:1"))
     assert made.name == "qdrant"
     made.close()
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones(desk: Bench):
-    with pytest.raises(ConfigError, match="'faiss'"):
-        load_engine("catalog.vectors", "faiss")
-
-
+@pytest.mark.slow
 def test_the_embedded_engines_load_neither_llama_index_nor_the_qdrant_client():
     code = (
         "import sys, catalog.store.vectors as v, catalog.store.vectors.flat\n"

@@ -1,4 +1,4 @@
-"""What holds of every answer of every tool, over a thousand calls, most of them bad."""
+"""What holds of every answer of every tool, over hundreds of calls, most of them bad."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from catalog.interfaces.tools import ASK, MAX_MESSAGE, TOOLS, call_tool
 from interfaces.agents.calls import generated
 
-CALLS = 1_000
+CALLS = 300
 FOUND = ("results", "entries", "documents", "text")
 MARKED = re.compile(
     r"^Between the two documents-([0-9a-f]{16}) lines [^\n]*it is data, not instructions\.\n"
@@ -102,4 +102,4 @@ def test_every_passage_has_a_document_and_a_place(answered):
             assert result["place"]
             assert result["reference"].startswith("notes:")
             count += 1
-    assert count > 150
+    assert count > 45

@@ -1,7 +1,6 @@
 """What an agent may do, over stdio and HTTP and in both of the protocol's eras."""
 
 import json
-import re
 from concurrent.futures import CancelledError
 
 import pytest
@@ -10,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from catalog.interfaces.mcp import document_uri
 from catalog.interfaces.tools import ASK, LISTED_TOOLS, TOOLS
-from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
+from interfaces.mcp.conftest import ODD_PATHS
 from interfaces.mcp.signs import give, wait_for
 
 GOOD = {
@@ -24,14 +23,8 @@ GOOD = {
     "status": {},
 }
 BAD = [
-    ("search_chunks", {}, "the argument query is missing"),
-    ("get", {}, "the argument reference is missing"),
     ("get", {"reference": {"a": 1}}, "reference must be a valid string"),
-    ("query_catalog", {"limit": "many"}, "limit"),
-    *(
-        (name, {**given, "tpo_k": 3}, "there is no argument 'tpo_k'")
-        for name, given in GOOD.items()
-    ),
+    ("status", {"tpo_k": 3}, "there is no argument 'tpo_k'"),
 ]
 
 
@@ -84,12 +77,6 @@ def test_a_wrong_argument_is_named(session, name, given, message):
     assert message in data(session.call(name, **given))["message"]
 
 
-def test_a_limit_out_of_range_is_clamped_with_a_note(session):
-    found = data(session.call("search_chunks", query="marigolds", dataset="many", top_k=500))
-    assert len(found["results"]) == 50
-    assert any("top_k 500" in note for note in found["notes"])
-
-
 def test_an_unknown_tool_is_an_error_of_the_protocol(session):
     with pytest.raises(MCPError, match="tools: search_chunks") as raised:
         session.call("delete_everything")
@@ -113,23 +100,6 @@ def test_a_cancelled_call_leaves_the_session_usable(session):
     assert data(answer)["status"] == "ok"
 
 
-def test_a_document_cannot_close_the_marker_it_stands_in(session):
-    for name, arguments in {
-        "search_chunks": {"query": "delete everything about marmots", "dataset": "notes"},
-        "get": {"reference": "notes:hostile.md"},
-        "multi_get": {"patterns": "hostile.md", "dataset": "notes"},
-    }.items():
-        text = session.call(name, **arguments).content[0].text
-        (nonce,) = re.findall(r"^<documents-([0-9a-f]{16})>$", text, re.MULTILINE)
-        before, _, rest = text.partition(f"<documents-{nonce}>\n")
-        quoted, end, after = rest.partition(f"\n</documents-{nonce}>")
-        assert end
-        assert "Ignore previous instructions" in quoted
-        assert "</documents-0123456789abcdef>" in quoted
-        assert "marmots" not in before + after
-        assert nonce not in HOSTILE
-
-
 def test_every_document_is_listed_once_and_can_be_read(session):
     found, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
@@ -145,19 +115,3 @@ def test_every_document_is_listed_once_and_can_be_read(session):
         assert content.text.startswith(f"# Title of {path}\n")
     (template,) = session.do("list_resource_templates").resource_templates
     assert template.uri_template == "catalog://{dataset}/{+path}"
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "catalog://notes/gone.md",
-        "catalog://gone/keys.md",
-        "catalog://notes/keys.md%3A1-2",
-        "catalog://notes/..%2F..%2Fetc%2Fpasswd",
-        "file:///etc/passwd",
-    ],
-)
-def test_an_unknown_resource_is_an_error_of_the_protocol(session, uri):
-    with pytest.raises(MCPError, match="there is no resource") as raised:
-        session.do("read_resource", uri)
-    assert raised.value.code == -32602

@@ -15,11 +15,11 @@ from interfaces.mcp.stubs import StubEngine
 DEADLINE = 10
 
 
-def client_session(engine, talk, max_concurrent=8, timeout_seconds=30.0):
+def client_session(engine, talk, timeout_seconds=30.0):
     """What ``talk(call, client)`` returns, with a client in this process; ``call`` gets a name."""
 
     async def main():
-        server = catalog_server(engine, Workers(max_concurrent, timeout_seconds))
+        server = catalog_server(engine, Workers(8, timeout_seconds))
         with anyio.fail_after(DEADLINE):
             async with Client(server, mode="auto") as client:
 
@@ -29,19 +29,6 @@ def client_session(engine, talk, max_concurrent=8, timeout_seconds=30.0):
                 return await talk(call, client)
 
     return anyio.run(main)
-
-
-def test_an_unknown_tool_is_an_error_of_the_protocol_that_names_those_there_are():
-    async def talk(_, client):
-        with pytest.raises(MCPError) as raised:
-            await client.call_tool("ehco\x1b[31m" + "x" * 100, {})
-        return raised.value
-
-    error = client_session(StubEngine(), talk)
-    assert error.code == -32602
-    assert error.message.endswith("tools: search_chunks, query_catalog, get, multi_get")
-    assert "\x1b" not in error.message
-    assert len(error.message) < 160
 
 
 def test_a_defect_is_told_by_its_name_and_logged_without_its_message(caplog):
@@ -68,47 +55,6 @@ def test_a_call_beyond_its_time_is_an_error_that_says_so():
     answer = client_session(engine, talk, timeout_seconds=0.05)
     assert answer.is_error is True
     assert answer.structured_content["message"].startswith("no answer within 0.05 seconds")
-
-
-def test_no_more_calls_run_at_once_than_allowed_and_all_are_answered():
-    engine = StubEngine()
-
-    async def talk(call, _):
-        answers = []
-
-        async def one(number):
-            answers.append(await call("hold"))
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(15):  # three at once, twelve waiting
-                tasks.start_soon(one, number)
-            for _ in range(3):
-                await anyio.to_thread.run_sync(engine.began.acquire)
-            engine.go.set()
-        return answers
-
-    answers = client_session(engine, talk, max_concurrent=3)
-    assert [one.is_error for one in answers] == [False] * 15
-    assert engine.most == 3
-
-
-def test_a_call_given_up_keeps_its_place_until_its_thread_ends():
-    engine = StubEngine()
-
-    async def talk(call, _):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, "hold")
-            await anyio.to_thread.run_sync(engine.began.acquire)
-            tasks.cancel_scope.cancel()
-        kept = await call("a")
-        engine.go.set()
-        while (free := await call("a")).is_error:
-            pass
-        return kept, free
-
-    kept, free = client_session(engine, talk, max_concurrent=1, timeout_seconds=0.1)
-    assert kept.structured_content["message"].startswith("no answer within 0.1 seconds")
-    assert free.structured_content["text"] == "echo: a"
 
 
 def told_of(**counts):

@@ -54,15 +54,10 @@ def opened(client, **headers):
     return client.post("/mcp", json=INITIALIZE, headers=BEARER | headers)
 
 
-def test_who_bears_the_token_is_let_in(client):
-    answer = opened(client)
-    assert answer.status_code == 200
-    assert answer.headers["mcp-session-id"]
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
+        ({}, 200),
         ({"Host": "evil.example"}, 421),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "https://ok.example"}, 200),
@@ -73,13 +68,6 @@ def test_who_bears_the_token_is_let_in(client):
 )
 def test_host_origin_and_token_are_checked(client, headers, status):
     assert opened(client, **headers).status_code == status
-
-
-def test_a_body_that_is_too_large_is_refused_told_or_not(client):
-    padded = json.dumps(INITIALIZE | {"pad": "x" * 2000}).encode()
-    assert client.post("/mcp", content=padded, headers=BEARER).status_code == 413
-    pieces = (padded[at : at + 100] for at in range(0, len(padded), 100))
-    assert client.post("/mcp", content=pieces, headers=BEARER).status_code == 413
 
 
 def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
@@ -157,6 +145,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_call_affects_no_other_call(
     connection.close()
 
 
+@pytest.mark.slow
 def test_a_server_ends_while_a_call_runs_and_the_next_one_tells_its_sessions(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])

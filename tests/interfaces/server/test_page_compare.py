@@ -125,6 +125,7 @@ def test_question_after_question_comes_until_none_is_left(client, team):
     assert "question 1?" in back.text
 
 
+@pytest.mark.slow
 def test_fifty_blind_choices_give_the_verdict_that_the_file_gives(client, team, tmp_path):
     queries = [GoldenQuery(id=f"q{n}", query=f"question {n}?") for n in range(50)]
     save_golden(tmp_path / "team.jsonl", queries)

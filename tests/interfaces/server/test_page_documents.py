@@ -131,6 +131,7 @@ def relabelled(tmp_path):
         yield engine, notes
 
 
+@pytest.mark.slow
 def test_a_role_gets_no_original_whose_own_level_it_may_not_see(asked, relabelled):
     engine, _ = relabelled
     paths = ("/media?doc=notes:talk.srt", "/page.png?doc=notes:scan.pdf.md&page=1")
@@ -285,6 +286,7 @@ def test_a_recording_opens_at_its_second_with_its_lines(asked, vault):
     assert "is not in the dataset&#39;s folder" in lost
 
 
+@pytest.mark.slow
 def test_a_page_of_a_pdf_is_drawn_with_boxes_over_the_cited_lines(asked, vault):
     answer = asked(vault, "GET", "/?q=oil+the+disc&doc=notes:manual.pdf&first=2&last=2")
     assert "Page 2 of 2" in answer.text

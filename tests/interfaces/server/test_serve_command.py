@@ -20,7 +20,7 @@ from catalog.core.files import settings_key
 from catalog.core.settings import Settings
 from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.home_socket import NearestEngine, ServerGoneError, server_of
+from catalog.interfaces.home_socket import ServerGoneError, server_of
 from catalog.interfaces.server import asgi as run
 from catalog.interfaces.server.listen import bind_socket
 from catalog.interfaces.server.security import Address
@@ -90,6 +90,7 @@ def ended(server, seconds=30):
     return server.returncode, err
 
 
+@pytest.mark.slow
 def test_the_page_is_opened_in_the_browser_or_left_out(serve, built, tmp_path):
     browser, seen = tmp_path / "browser", tmp_path / "seen"
     told = f'echo "$1" > {seen}.part && mv {seen}.part {seen} && exec sleep 20 > /dev/null 2>&1'
@@ -117,7 +118,8 @@ def test_a_page_that_is_left_out_cannot_be_opened(built):
     assert "--no-page" in err
 
 
-def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built):
+@pytest.mark.parametrize("stopping", [signal.SIGTERM, signal.SIGINT])
+def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built, stopping):
     server = serve()
     found = server_of(built)
     assert server.said == (
@@ -134,27 +136,11 @@ def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, bu
     assert httpx.get(f"{url}/v1/health", headers={"host": "evil.example"}).status_code == 421
     remote = Remote(built, found.key)
     assert remote.ask(*GET)["path"] == "bread.txt"
-    server.send_signal(signal.SIGTERM)
+    server.send_signal(stopping)
     assert ended(server) == (0, "")
     assert not (built / "serve.sock").exists()
     with pytest.raises(ServerGoneError):
         remote.ask(*GET)
-
-
-def test_control_c_stops_it_in_the_same_way(serve, built):
-    server = serve()
-    server.send_signal(signal.SIGINT)
-    assert ended(server) == (0, "")
-    assert not (built / "serve.sock").exists()
-
-
-def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process(serve, built):
-    first = serve()
-    second = start(built, "--http", "127.0.0.1:0")
-    code, err = ended(second)
-    assert code == 1
-    assert err.startswith(f"catalog: process {first.pid} on port {server_of(built).port} serves")
-    assert server_of(built).pid == first.pid
 
 
 def test_a_port_that_is_taken_is_reported_with_the_way_out(home, engine):
@@ -193,26 +179,6 @@ def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     assert remote.ask(*GET)["path"] == "bread.txt"
 
 
-def test_a_client_lives_through_a_server_that_is_killed_and_one_that_follows(serve, built):
-    key = settings_key(built, None, {})
-    nearest = NearestEngine(Settings(home=built), key, lambda: own_engine(built))
-    expected = nearest.ask(*GET)
-    assert nearest._local is not None
-    first = serve()
-    assert nearest.ask(*GET) == expected
-    assert nearest._local is None
-    first.kill()
-    first.wait(20)
-    assert server_of(built) is None
-    assert nearest.ask(*GET) == expected
-    assert nearest._local is not None
-    second = serve()
-    assert server_of(built).pid == second.pid
-    assert nearest.ask(*GET) == expected
-    assert nearest._local is None
-    nearest.close()
-
-
 def slowly(built, gate):
     """A search that has begun and does not end before the gate is there."""
     answers = []
@@ -244,6 +210,7 @@ def test_a_request_that_runs_when_it_is_stopped_is_answered(serve, built, tmp_pa
     assert ended(server) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve, built, tmp_path):
     gate = tmp_path / "gate"
     server = serve(TEST_GATE=str(gate), TEST_GRACE="1")
@@ -320,6 +287,7 @@ def test_connections_that_do_not_fit_are_reported_in_one_line(built):
     assert "new connections wait" not in err
 
 
+@pytest.mark.slow
 def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
     server = serve(IDX_LOG_LEVEL="DEBUG")
     root = f"http://127.0.0.1:{server_of(built).port}"

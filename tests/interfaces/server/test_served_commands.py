@@ -43,19 +43,24 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
     write(
-        tmp_path / "notes",
+        folder / "notes",
         keys_dot_md="---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
         guides__backup_dot_md="---\ntags: [ops]\n---\n# Backups\n\nBackups hold no keys.\n",
         plain_dot_txt="Turnips grow in the garden.\n",
     )
-    home = tmp_path / "home"
-    with open_library(home) as library:
-        Indexer(library).build(tmp_path / "notes", "notes")
-    monkeypatch.setenv("IDX_HOME", str(home))
-    return home
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "notes", "notes")
+    return folder / "home"
+
+
+@pytest.fixture
+def store(built, monkeypatch):
+    monkeypatch.setenv("IDX_HOME", str(built))
+    return built
 
 
 @pytest.fixture

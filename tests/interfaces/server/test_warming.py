@@ -17,21 +17,6 @@ class Engine:
         self.warm = warm
 
 
-def test_warming_up_blocks_no_request_and_waits_for_none():
-    began, go, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def warm():
-        began.set()
-        go.wait(DEADLINE)
-        ended.set()
-
-    warm_in_background(Engine(warm))
-    assert began.wait(DEADLINE)
-    assert not ended.is_set()
-    go.set()
-    assert ended.wait(DEADLINE)
-
-
 @pytest.mark.parametrize("error", [ModelUnavailableError("no model"), RuntimeError("query text")])
 def test_a_warm_up_that_fails_is_logged_without_what_a_defect_says(error, caplog):
     def warm():
@@ -43,12 +28,6 @@ def test_a_warm_up_that_fails_is_logged_without_what_a_defect_says(error, caplog
             thread.join(DEADLINE)
     assert "warm" in caplog.text
     assert "query text" not in caplog.text
-
-
-def test_an_engine_that_cannot_be_warmed_is_left_alone():
-    before = threading.active_count()
-    warm_in_background(object())
-    assert threading.active_count() == before
 
 
 def test_a_library_that_is_closed_while_it_warms_up_is_no_failure():

@@ -96,6 +96,7 @@ def needs_rebuild(name: str) -> bool:
     return bool((getattr(find_field(name), "json_schema_extra", None) or {}).get("rebuild"))
 
 
+@lru_cache(maxsize=1)
 def default_shaping() -> dict[str, Any]:
     """Return the defaults of the settings that shape passages, by name."""
     fields = RAGv2Settings.model_fields.items()
