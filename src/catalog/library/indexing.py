@@ -138,16 +138,19 @@ class Indexer:
                 pause=options.get("pause"),
                 spread=spread,
             )
-            if is_reread := options.get("reread", False):
-                _attempt("vector index", lambda: library.indexes.vector(dataset).rebuild(), later)
-            if is_reread or embedding.embedded or report.added or report.updated or report.removed:
-                derive_vectors(library, dataset, later)
-        notes += (*report.notes, *made.notes(), *embedding.notes, *later.values())
-        notes += self._language_notes(dataset) if embedding.embedded else ()
-        with database.read() as connection:
-            totals, incomplete = count_totals(connection, dataset, by_note=True), 0
-            if totals.vectors < totals.windows:
-                incomplete, _ = embedding_cache.count_waiting(connection, dataset)
+            is_changed = embedding.embedded or report.added or report.updated or report.removed
+            with database.snapshot():  # all is written: the rest reads one state once
+                if is_reread := options.get("reread", False):
+                    index = library.indexes.vector
+                    _attempt("vector index", lambda: index(dataset).rebuild(), later)
+                if is_reread or is_changed:
+                    derive_vectors(library, dataset, later)
+                notes += (*report.notes, *made.notes(), *embedding.notes, *later.values())
+                notes += self._language_notes(dataset) if embedding.embedded else ()
+                with database.read() as connection:
+                    totals, incomplete = count_totals(connection, dataset, by_note=True), 0
+                    if totals.vectors < totals.windows:
+                        incomplete, _ = embedding_cache.count_waiting(connection, dataset)
         if totals.chunks >= MANY_PASSAGES and library.settings.rag_v2.vector_engine == "flat":
             faster = "IDX_RAG_V2__VECTOR_ENGINE=qdrant searches them faster"
             notes += (f"{totals.chunks:,} passages: {faster}",)
