@@ -13,7 +13,7 @@ from catalog.answers.generating import SCHEMAS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main
 from catalog.interfaces.mcp import catalog_server
-from catalog.interfaces.server.http_api import ApiState, build_api
+from catalog.interfaces.server.http import ApiState, build_api
 from catalog.interfaces.server.workers import Workers
 from catalog.interfaces.terminal import Form, render, stream_answer
 from catalog.interfaces.tools import ASK
@@ -178,13 +178,8 @@ def drafting():
 
 def streamed(engine):
     """What a terminal gets as it comes, and what after that."""
-    parts, rest = [], []
-
-    def following():
-        rest.append((yield from stream_answer(engine.answer_events(CANCEL), Form())))
-
-    parts.extend(following())
-    return parts, rest[0]
+    *parts, rest = stream_answer(engine.answer_events(CANCEL), Form())
+    return parts, rest
 
 
 def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing):

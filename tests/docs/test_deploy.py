@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from catalog.core.settings import load_settings
-from catalog.interfaces.server.http_api import HEALTH, READY
+from catalog.interfaces.server.http import HEALTH, READY
 from release.commands import parse
 
 ROOT = Path(__file__).parents[2]

@@ -88,6 +88,18 @@ def test_no_module_is_longer_than_a_story():
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
+def test_no_text_that_is_printed_names_a_page_which_an_installed_package_lacks():
+    found = []
+    for path, tree in trees():
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        silent = set() if "cli" in path.parts else docstrings  # there they are help
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if is_text and id(node) not in silent and re.search(r"\bdocs/[\w-]+/", node.value):
+                found.append(f"{name_of(path)}:{node.lineno}: {node.value}")
+    assert found == []
+
+
 @pytest.mark.slow
 def test_every_docstring_of_a_function_begins_with_a_verb():
     wrong = []

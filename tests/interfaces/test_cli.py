@@ -463,7 +463,7 @@ def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("catalog.interfaces.cli._main", interrupt)
+    monkeypatch.setattr("catalog.interfaces.cli._run", interrupt)
     with pytest.raises(SystemExit) as ending:
         main()
     assert ending.value.code == 130

@@ -340,12 +340,13 @@ def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden, for
 def test_a_gate_that_cannot_be_read_stops_before_anything_is_asked(catalog, golden):
     for gate, message in (
         ("ndcg is bad", "'ndcg is bad' is not a gate such as 'ndcg@10 worse'"),
+        ("ndcg worse", "no metric 'ndcg'; known: ndcg@10"),
         ("ndcg@10 < -0.01", "Write 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
     ):
         code, out, err = catalog(
             "compare", "--golden", golden, "--fail-if", gate, "--baseline", "own_zoo:first"
         )
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert message in err
     assert "own_zoo" not in sys.modules
     assert recorded(catalog) == []
@@ -380,7 +381,7 @@ def test_more_metrics_are_shown_when_they_are_named(catalog, few):
     more = json.loads(catalog(*base, "--metric", "mrr@10", "--metric", "P@5")[1])["metrics"]
     assert [row["metric"] for row in more][4:] == ["RR@10", "P@5"]
     code, out, err = catalog(*base, "--metric", "ndcg@3")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "no metric 'ndcg@3'; known: nDCG@10, RR@10" in err
 
 

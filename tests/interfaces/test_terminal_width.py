@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 
 from catalog.core.results import CatalogEntry, CatalogPage
+from catalog.interfaces.plain_text import shorten, wrap
 from catalog.interfaces.terminal import Form, passages_text, render
-from catalog.interfaces.wrapping import shorten, wrap
 from made_results import answer, result
 
 PROSE = (

@@ -231,7 +231,7 @@ def test_while_the_folder_or_most_files_are_away_the_index_stays_and_the_watch_g
 
 
 @pytest.mark.slow
-def test_an_update_without_news_is_not_reported(tmp_path, monkeypatch):
+def test_an_update_without_news_is_not_reported_and_a_failure_is_told_once(tmp_path, monkeypatch):
     folder = tmp_path / "notes"
     write(folder, a_dot_md="A walrus.", b_dot_bin="\0")
     Script(monkeypatch)
@@ -242,10 +242,12 @@ def test_an_update_without_news_is_not_reported(tmp_path, monkeypatch):
         def update(self, dataset, **told):
             calls.append(dataset)
             if len(calls) == 4:
-                write(folder, c_dot_md="A mole.")
+                write(folder, c_dot_md="A mole.", d_dot_bin="\0")
             return real(self, dataset, **told)
 
         indexer.build(folder, "notes")
         monkeypatch.setattr(Indexer, "update", update)
         first, second = islice(follow(indexer, "notes", {}), 2)
         assert (first.added, second.added, len(calls)) == (0, 1, 4)
+        failures = [[one.path for one in report.failed] for report in (first, second)]
+        assert failures == [["b.bin"], ["d.bin"]]  # a failure is told once

@@ -86,10 +86,7 @@ def _how_to_add(service: Searcher, role: str | None, datasets: Sequence[str]) ->
     )
 
 
-HOW_TO_CONFIGURE = (
-    "these sentences are quoted; for a written answer, set IDX_LLM__PROVIDER "
-    "(docs/how-to/answers.md)"
-)
+HOW_TO_CONFIGURE = "these sentences are quoted; for a written answer, set IDX_LLM__PROVIDER"
 
 
 @takes(AskParams)

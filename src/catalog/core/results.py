@@ -168,9 +168,9 @@ class PassageResult(Frozen):
 class SearchResult(PassageResult):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
-    ``score`` orders the results of one search and is not comparable between queries (see
-    ``docs/explanation/scoring.md``). ``relevance`` is: the estimated probability (0 to 1) that the
-    passage answers, never rising from result to result. ``certainty`` is the same in a word:
+    ``score`` orders the results of one search and is not comparable between queries. ``relevance``
+    is: the estimated probability (0 to 1) that the passage answers, never rising from result to
+    result. ``certainty`` is the same in a word:
     ``exact`` (the passage contains the one or two words of the query exactly as written, or its
     quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all headings over it
     or in it, then the column names of its table. ``snippet`` is whole lines of the text,

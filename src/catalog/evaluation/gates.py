@@ -221,7 +221,7 @@ def _refusal(text: str, name: str, sign: str, limit: float) -> str:
         forms += [f"'{name} not as good within 0.02'"]
     return (
         f"--fail-if {text!r} would fire on noise, because {name} is decided on the bounds of "
-        f"its difference. Write {', '.join(forms[:-1])} or {forms[-1]} (docs/how-to/ci.md)"
+        f"its difference. Write {', '.join(forms[:-1])} or {forms[-1]}"
     )
 
 

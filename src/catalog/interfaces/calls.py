@@ -213,6 +213,10 @@ class Engine(Protocol):
         """Return the answer's JSON object; raise the verb's errors, wherever it ran."""
         ...
 
+    def warm(self) -> None:
+        """Load what the first question would otherwise wait for."""
+        ...
+
     def close(self) -> None:
         """Release the engine's resources; safe to call twice."""
         ...

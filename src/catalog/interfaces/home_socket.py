@@ -100,8 +100,7 @@ def listening(
         try:
             stack.enter_context(hold_lock(home / "locks" / "serve.lock", seconds=0, busy="served"))
         except StoreBusyError:
-            refuse_second_server(home)
-            raise ConfigError(f"another process serves {home} already: stop it first") from None
+            raise ConfigError(f"another process serves {home} already: use it") from None
         umask = os.umask(0o177)  # from the first moment on, only its owner can open it
         try:
             if path.parent != home:
@@ -119,13 +118,6 @@ def listening(
         accept = partial(_accept, listener, greeting, answer)
         threading.Thread(target=accept, daemon=True).start()
         yield
-
-
-def refuse_second_server(home: Path) -> None:
-    """Raise :class:`ConfigError` if a server of the home answers."""
-    if other := server_of(home):
-        process = f"process {other.pid} on port {other.port}"
-        raise ConfigError(f"{process} serves {home} already: use it, or stop it first")
 
 
 def _accept(
@@ -225,8 +217,8 @@ def ask_server(
 class NearestEngine:
     """Ask the home's server while one runs with the same settings, else answer here.
 
-    The local engine is made when first needed and released when a server answers again. If a server
-    is lost during a call, that call only takes longer. Thread-safe.
+    The local engine is made when first needed. If a server is lost during a call, that call only
+    takes longer. Thread-safe.
     """
 
     def __init__(
@@ -242,7 +234,6 @@ class NearestEngine:
         self._lock = threading.Lock()
         self._lost: tuple[object, float] = (None, 0.0)  # the socket of a server, and since when
         self._local: LocalEngine | None = None
-        self._users = 0
 
     @classmethod
     def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
@@ -264,22 +255,22 @@ class NearestEngine:
             call = {"verb": verb, "arguments": dict(arguments), "form": None}
             try:
                 (message,) = ask_server(self._home, self._key, call, self._timeout)
-                self._release()
                 return cast("dict[str, Any]", message["data"])
             except ServerGoneError:
                 self._lost = server, self._clock()
-        with self._use_local() as engine:
-            return engine.ask(verb, arguments)
+        return self._here().ask(verb, arguments)
 
     def warm(self) -> None:
         """Prepare the local engine, if it is the one that would answer."""
         if self._server() is None:
-            with self._use_local() as engine:
-                engine.warm()
+            self._here().warm()
 
     def close(self) -> None:
         """Release the local engine."""
-        self._release(is_over=True)
+        with self._lock:
+            local, self._local = self._local, None
+        if local is not None:
+            local.close()
 
     def _server(self) -> object:
         """Return the identity of the server's socket; ``None`` if it was just lost."""
@@ -289,22 +280,7 @@ class NearestEngine:
             return server if server != lost or self._clock() - since >= _PASS_OVER_SECONDS else None
         return None
 
-    @contextmanager
-    def _use_local(self) -> Iterator[LocalEngine]:
-        """Yield the local engine, made if necessary, which stays open meanwhile."""
+    def _here(self) -> LocalEngine:
         with self._lock:
-            engine = self._local = self._local or self._make_local()
-            self._users += 1
-        try:
-            yield engine
-        finally:
-            with self._lock:
-                self._users -= 1
-
-    def _release(self, *, is_over: bool = False) -> None:
-        with self._lock:
-            if self._users and not is_over:
-                return
-            local, self._local = self._local, None
-        if local is not None:
-            local.close()
+            self._local = self._local or self._make_local()
+            return self._local

@@ -40,9 +40,9 @@ from catalog.core.scope import asked_as
 from catalog.core.text import clean, counted
 from catalog.interfaces.guidance import agent_guidance
 from catalog.interfaces.plain_text import complaint, one_line
-from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.listen import bind_socket, end_process, serve_until_signal
 from catalog.interfaces.server.security import ROLE, Address, guard_app
+from catalog.interfaces.server.workers import log_bug
 from catalog.interfaces.tools import ASK, LISTED_TOOLS, TOOLS, failed, unknown_tool
 from catalog.library.names import URI_SCHEME
 
@@ -300,10 +300,7 @@ def mcp_asgi(
 
 
 def streamable_http_app(server: Server[Any], address: Address, serve: ServeSettings) -> ASGIApp:
-    """Return ``/mcp``, guarded.
-
-    Raises :class:`ConfigError` without a token for an address that other machines can reach.
-    """
+    """Return ``/mcp``, guarded; raise as ``guard_app`` does."""
     endpoint, running = mcp_asgi(server, serve)
     app = Starlette(routes=[Route(PATH, endpoint=endpoint)], lifespan=lambda _: running)
     return guard_app(app, address, serve)
@@ -315,7 +312,7 @@ def serve_http(
     """Answer on the address until SIGINT or SIGTERM, then end this process with code 0.
 
     Port 0 means any free one; the URL is printed on standard error. Raises :class:`ConfigError` if
-    the address is not available.
+    the address is not available, or if other machines can reach it and there is no token.
     """
     app = streamable_http_app(server, address, serve)
     with bind_socket(address) as listening:

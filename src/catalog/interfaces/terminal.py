@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +11,17 @@ from rich.cells import cell_len
 
 from catalog.core.dates import display_date
 from catalog.core.text import counted
-from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
+from catalog.interfaces.plain_text import (
+    LEAST_COLUMNS,
+    complaint,
+    fit,
+    json_text,
+    one_line,
+    safe,
+    shorten,
+    wrap,
+)
 from catalog.interfaces.terminal_snippets import snippet_lines
-from catalog.interfaces.wrapping import LEAST_COLUMNS, fit, shorten, wrap
 from catalog.retrieval.citations import format_headings, format_shown_place
 
 if TYPE_CHECKING:
@@ -387,8 +395,8 @@ def _answer_text(answer: Answer, form: Form) -> TerminalText:
     return TerminalText.of_lines(lines, _answer_account(answer))
 
 
-def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, None, TerminalText]:
-    """Yield the text of each sentence as it arrives; return the text to print after them.
+def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Iterator[str | TerminalText]:
+    """Yield the text of each sentence as it arrives, and last the text to print after them.
 
     That is the whole answer if it differs from the printed sentences, because a model may fail
     meanwhile.
@@ -407,9 +415,10 @@ def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, N
     assert answer is not None
     if written != answer.text:
         whole = _answer_text(answer, form)
-        return whole._replace(out=("\n\n" if written else "") + whole.out)
-    rest = TerminalText.of_lines(_source_lines(answer, form.width), _answer_account(answer))
-    return rest._replace(out=f"\n{rest.out}")
+        yield whole._replace(out=("\n\n" if written else "") + whole.out)
+    else:
+        rest = TerminalText.of_lines(_source_lines(answer, form.width), _answer_account(answer))
+        yield rest._replace(out=f"\n{rest.out}")
 
 
 def _wrapped(text: str, width: int | None) -> Iterator[str]:

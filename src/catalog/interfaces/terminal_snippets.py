@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from catalog.interfaces.plain_text import safe
-from catalog.interfaces.wrapping import crop, wrap
+from catalog.interfaces.plain_text import crop, safe, wrap
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult

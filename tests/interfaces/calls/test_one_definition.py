@@ -15,7 +15,7 @@ from catalog.core.errors import InputError
 from catalog.core.params import Params, about, edge_fields, optional
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
-from catalog.interfaces.server.http_api import query_string
+from catalog.interfaces.server.http import query_string
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from catalog.core.errors import (
     UnknownValueError,
 )
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.http_api import SHAPES
+from catalog.interfaces.server.http import SHAPES
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

@@ -86,6 +86,28 @@ def test_output_carries_the_protocol_alone_whatever_prints(process):
     assert err.endswith("closed\n")
 
 
+BAD_LINES = (
+    b"this is not JSON",
+    b"\xff\xfe\x00 is not UTF-8",
+    b"[]",
+    b'{"jsonrpc": "2.0", "id": null, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "get", '
+    b'"arguments": {"reference": "half of a pair: \\ud83d"}}}',
+    b'{"jsonrpc": "2.0", "id": 2, "method": "' + b"x" * 10_000_000,
+)
+
+
+def test_a_line_that_is_no_message_does_not_keep_the_next_one_from_its_answer(process):
+    send(process, *OPENING)
+    assert answer(process)["id"] == 1
+    for number, line in enumerate(BAD_LINES, start=3):
+        process.stdin.buffer.write(line + b"\n")
+        send(process, echo(number, "after"))
+        while (told := answer(process))["id"] != number:
+            assert told["id"] in (None, 2)  # the bad line's own
+        assert told["result"]["structuredContent"]["text"] == "echo: after"
+
+
 def test_the_end_of_input_ends_the_process_while_a_call_runs(process):
     held(process)
     out, err = process.communicate(timeout=PROMPTLY)

@@ -20,6 +20,7 @@ from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.running import bearing, http_server, serving, talk
 from interfaces.mcp.signs import wait_for
 from interfaces.mcp.stubs import StubEngine
+from interfaces.mcp.test_stdio import BAD_LINES
 
 TOKEN = "a secret of sixteen"
 HERE = Address("127.0.0.1", 8181)
@@ -68,6 +69,15 @@ def opened(client, **headers):
 )
 def test_host_origin_and_token_are_checked(client, headers, status):
     assert opened(client, **headers).status_code == status
+
+
+@pytest.mark.parametrize("body", [*BAD_LINES, b""])
+def test_a_body_that_is_no_message_does_not_end_the_session(client, body):
+    session = {"mcp-session-id": opened(client).headers["mcp-session-id"]}
+    bad = client.post("/mcp", content=body, headers=BEARER | session)
+    assert bad.status_code in (200, 202, 400, 413)  # the SDK takes a null id for no id
+    ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+    assert client.post("/mcp", json=ping, headers=BEARER | session).status_code == 200
 
 
 def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):

@@ -14,7 +14,7 @@ from catalog.core.errors import (
     StoreUnreachableError,
 )
 from catalog.interfaces.plain_text import json_text
-from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.http import http_status
 
 
 def timeless(value):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from catalog.core.params import BrowseParams, GetParams, SearchParams, edge_fields
 from catalog.core.results import SearchResult
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
+from catalog.interfaces.server.http import HEALTH, ApiState, build_api
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.workers import Workers
 

@@ -85,9 +85,8 @@ def test_a_server_that_appears_takes_over_and_one_that_goes_is_replaced(
     assert nearest.ask(*GET) == {"by": "local"}
     with served(there, home):
         assert nearest.ask(*GET) == {"by": "server"}
-        assert made[0].closed == 1
     assert nearest.ask(*GET) == {"by": "local"}
-    assert len(made) == 2
+    assert len(made) == 1
 
 
 def test_a_server_that_dies_in_mid_call_costs_the_call_nothing(nearest, made, home):
@@ -120,24 +119,6 @@ def test_a_server_that_follows_a_lost_one_is_asked_at_once(nearest, made, there,
         assert nearest.ask(*GET) == {"by": "local"}
     with served(there, home):
         assert nearest.ask(*GET) == {"by": "server"}
-
-
-def test_a_local_engine_is_not_closed_while_it_answers(nearest, made, there, served, home):
-    nearest.ask(*GET)
-    made[0].gate = threading.Event()
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(nearest.ask(*GET)))
-    thread.start()
-    while nearest._users == 0:
-        thread.join(0.01)
-    with served(there, home):
-        assert nearest.ask(*GET) == {"by": "server"}
-        assert made[0].closed == 0
-        made[0].gate.set()
-        thread.join(20)
-        assert answers == [{"by": "local"}]
-        assert nearest.ask(*GET) == {"by": "server"}
-        assert made[0].closed == 1
 
 
 def test_many_threads_make_one_local_engine(nearest, made):

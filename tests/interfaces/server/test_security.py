@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.server.security import Address, guard_app, parse_address
+from catalog.interfaces.server.security import Address, guard_app, is_loopback, parse_address
 
 LOOPBACK = Address("127.0.0.1", 8180)
 TOKEN = "a token of some length"
@@ -60,7 +60,7 @@ def refused(answer):
 )
 def test_an_address_is_read(text, host, port, loopback):
     assert parse_address(text) == Address(host, port)
-    assert parse_address(text).is_loopback is loopback
+    assert is_loopback(parse_address(text).host) is loopback
 
 
 @pytest.mark.parametrize(

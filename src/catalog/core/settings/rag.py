@@ -52,9 +52,7 @@ class IngestSettings(SettingsSection):
     lock_seconds: float = setting(
         30.0, "Time to wait for another indexing run to end.", (0.0, 3600.0)
     )
-    ray: str | None = setting(
-        None, "Ray cluster that embeds: its address, auto, or local (docs/how-to/ray.md)."
-    )
+    ray: str | None = setting(None, "Ray cluster that embeds: its address, auto, or local.")
 
 
 class QdrantSettings(SettingsSection):
@@ -106,8 +104,7 @@ class RAGv2Settings(BaseSettings):
     )
     lexical_engine: Annotated[str, _engine("catalog.lexical")] = setting(
         "bm25",
-        "Keyword engine: bm25, fts (the store's own full text), or another package's "
-        "(docs/how-to/write-an-engine.md).",
+        "Keyword engine: bm25, fts (the store's own full text), or another package's.",
     )
     vector_engine: Annotated[str, _engine("catalog.vectors")] = setting(
         "flat",
@@ -128,7 +125,7 @@ class RAGv2Settings(BaseSettings):
     )
     fusion_top_k: int = setting(30, "Candidates kept after fusion.", (1, 2000))
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = setting(
-        "adaptive", "How both lists are fused; see docs/explanation/scoring.md."
+        "adaptive", "How both lists are fused."
     )
     rrf_k: int = setting(60, "The constant k of 1 / (k + rank), of fusion_mode rrf.", (1, 1000))
     original_weight: float = setting(2.0, "Weight of lists for the user's own query.", (0.0, 100.0))
@@ -183,7 +180,7 @@ class RAGv2Settings(BaseSettings):
         0, "Passages kept after reranking; 0: as many as asked for.", (0, 1000)
     )
     rerank_blend: Literal["position", "linear", "replace"] = setting(
-        "linear", "How its scores and the fused ones are joined; see docs/explanation/scoring.md."
+        "linear", "How its scores and the fused ones are joined."
     )
     rerank_weight: Share = setting(0.3, "The reranker's share of a linear blend.")
     rerank_budget_ms: int = setting(

@@ -69,7 +69,7 @@ class EmbeddingSettings(SettingsSection):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
     provider: Annotated[str, AfterValidator(_check_embedding_provider)] = shaping(
-        "fastembed", "Where the model runs (docs/how-to/embedding-model.md)."
+        "fastembed", "Where the model runs."
     )
     model: str = shaping(
         "BAAI/bge-small-en-v1.5", "Name of the model: on the hub, of a folder, or on its server."
@@ -163,9 +163,7 @@ class AnswerSettings(SettingsSection):
     sentences: int = setting(
         3, "Number of sentences in an answer without a language model.", (1, 20)
     )
-    answered_from: Share = setting(
-        0.4, "Least confidence to answer a question (docs/explanation/abstention.md)."
-    )
+    answered_from: Share = setting(0.4, "Least confidence to answer a question.")
     context_passages: int = setting(15, "Number of passages given to a language model.", (1, 100))
     context_tokens: int = setting(
         4000, "Maximum number of tokens of those passages, counted by that model.", (100, 1_000_000)
@@ -324,5 +322,5 @@ class Settings(BaseSettings):
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
     agents: Mapping[str, Any] = Field(
         default_factory=dict,
-        description="Agents by name: tables [agents.NAME] (docs/how-to/named-agents.md).",
+        description="Agents by name: tables [agents.NAME].",
     )

@@ -21,7 +21,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # else the end of the process looks through all of them
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it reads all packages for them
     try:
-        _main()
+        _run()
     except SystemExit:
         raise
     except BaseException as error:
@@ -50,13 +50,27 @@ def _comes_of_interrupt(error: BaseException) -> bool:
     return False
 
 
-def _main() -> None:
+def _run() -> None:
     from catalog.core.errors import CatalogError
-    from catalog.interfaces.cli.output import complain, prepare_streams
+    from catalog.interfaces.cli.output import complain, flush_streams, prepare_streams, refuse
 
     prepare_streams()
     try:
-        _run()
+        try:
+            from catalog.interfaces.cli.commands import app
+
+            app()
+        except SystemExit as ending:
+            if ending.code == INTERRUPTED:
+                complain("interrupted")
+            flush_streams()
+            raise
+        except BrokenPipeError:
+            raise
+        except (OSError, ExceptionGroup) as error:  # a group: of a server's tasks
+            flush_streams()  # says so if it was standard output
+            refuse(error)
+            raise
     except CatalogError as error:
         if _comes_of_interrupt(error):
             raise
@@ -65,23 +79,3 @@ def _main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
-
-
-def _run() -> None:
-    """Run the command; raise :class:`CatalogError`, also for what could not be printed."""
-    from catalog.interfaces.cli.commands import app
-    from catalog.interfaces.cli.output import complain, flush_streams, refuse
-
-    try:
-        app()
-    except SystemExit as ending:
-        if ending.code == INTERRUPTED:
-            complain("interrupted")
-        flush_streams()
-        raise
-    except BrokenPipeError:
-        raise
-    except (OSError, ExceptionGroup) as error:  # a group: of a server's tasks
-        flush_streams()  # says so if it was standard output
-        refuse(error)
-        raise

@@ -11,8 +11,7 @@ from typer import Argument, Option
 
 from catalog.interfaces.cli.options import Printed, command, logged_settings
 from catalog.interfaces.cli.output import columns_of
-from catalog.interfaces.plain_text import one_line
-from catalog.interfaces.wrapping import shorten, wrap
+from catalog.interfaces.plain_text import one_line, shorten, wrap
 
 if TYPE_CHECKING:
     from catalog.core.results import CollectionResults

@@ -7,6 +7,7 @@ is indexed stays, and the next update that can be done catches up.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import MassDeletionError, SourceError, StoreBusyError
 from catalog.ingest.discovery import IGNORE_FILES, is_passed_over
 from catalog.ingest.sidecars import is_metadata
+from catalog.ingest.sync_report import SyncReport
 from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
-    from catalog.ingest.sync_report import SyncReport
     from catalog.library.indexing import Indexer
 
 TICK_SECONDS = 0.2  # between two looks at whether the folder is still the one that is watched
@@ -29,14 +30,15 @@ _PASSING = (SourceError, MassDeletionError, StoreBusyError)
 def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[SyncReport]:
     """Update with the options ``told``, then after each change, forever; yield reports with news.
 
-    A change during the embedding pauses it: the changed file is found by its words at once. An
-    update that fails for now prints one warning and is tried again.
+    A report has only the failures and notes that the one before it did not have. A change during
+    the embedding pauses it: the changed file is found by its words at once. An update that fails
+    for now prints one warning and is tried again.
     """
     root = Path(indexer.stats(dataset).root)
     with FolderWatch(root) as folder:
         complain(f"watching {root}; stop with Ctrl-C")
         failed: type[Exception] | None = None
-        last: tuple[object, ...] = ()
+        last: SyncReport | None = None
         while True:
             try:
                 with TerminalProgress() as progress:
@@ -49,11 +51,17 @@ def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[Sy
                 failed = type(error)
                 folder.wait(RETRY_SECONDS)
                 continue
-            problems = (report.failed, report.notes, report.incomplete, report.kept)
+            known = last or SyncReport((), 0.0)
+            news = replace(
+                report,
+                failed=tuple(one for one in report.failed if one not in known.failed),
+                notes=tuple(note for note in report.notes if note not in known.notes),
+            )
             changes = report.added + report.updated + report.removed + report.embedded
-            if failed or changes or problems != last:
-                yield report
-            failed, last, told = None, problems, {}  # these options apply once
+            is_other = (report.incomplete, report.kept) != (known.incomplete, known.kept)
+            if last is None or failed or changes or is_other or news.failed or news.notes:
+                yield news
+            failed, last, told = None, report, {}  # these options apply once
             folder.wait(LOOK_SECONDS)
 
 

@@ -225,9 +225,7 @@ def validate(
     dataset: DatasetOption = None,
     report: Path | None = Option(None, help="Markdown file to write."),
 ) -> Printed:
-    """Say whether a dataset is ready, by a suite of questions.
-
-    Exits with 1 when it is not ready. docs/how-to/validate.md says what a suite holds.
+    """Say whether a dataset is ready, by a suite of questions; exit with 1 when it is not.
 
     Examples:
         catalog validate --example

@@ -1,21 +1,24 @@
-"""A store's settings, health, caches and copies, and moving datasets out of it and into it.
+"""A store's settings, models, health, caches and copies, and moving datasets out and in.
 
-These are ``config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``export`` and ``import``.
+These are ``config``, ``doctor``, ``models``, ``cache``, ``backup``, ``restore``, ``export`` and
+``import``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from typer import Argument, Option
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
+    JsonOption,
     Printed,
     command,
     known_name,
@@ -23,12 +26,24 @@ from catalog.interfaces.cli.options import (
     settings_for,
     variable_of,
 )
-from catalog.interfaces.cli.output import TerminalProgress, heeding_termination, note
+from catalog.interfaces.cli.output import (
+    TerminalProgress,
+    heeding_termination,
+    note,
+    print_json,
+    table_lines,
+)
+from catalog.interfaces.plain_text import safe
+
+if TYPE_CHECKING:
+    from catalog.models.inventory import ModelEntry
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "answer"]
-CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
-_DATASETS_OWN = "a dataset keeps its value, unless --apply-settings is given"
+models = typer.Typer(
+    help="Show where the files of models are, and check them.", no_args_is_help=True
+)
+_COLUMNS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 cache = typer.Typer(help="Clear the cached answers of models.", no_args_is_help=True)
 _Datasets = Annotated[
     list[str] | None,
@@ -58,9 +73,11 @@ def config(context: typer.Context) -> Printed:
         row = {"name": name, "value": value, "origin": origin or "default", "variable": variable}
         row |= {"description": field.description, "rebuild": needs_rebuild(name)}
         rows.append(row)
-        is_noted = name.startswith("rag_v2.")
-        mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
-        lines.append(f"{variable} = {value}  [{row['origin']}]{mark if row['rebuild'] else ''}")
+        mark = "a change needs catalog index rebuild"
+        if name.startswith("rag_v2."):
+            mark = "a dataset keeps its value, unless --apply-settings is given"
+        mark = f"  ({mark})" if row["rebuild"] else ""
+        lines.append(f"{variable} = {value}  [{row['origin']}]{mark}")
     return Printed(rows, lines)
 
 
@@ -97,6 +114,97 @@ def doctor(context: typer.Context) -> Printed:
     return Printed([*map(asdict, checks)], lines, code=int(is_bad))
 
 
+@models.command("list")
+@command
+def list_models_here(context: typer.Context) -> Printed:
+    """List the models of the settings and those that packages of this release carry.
+
+    A star marks models that searches and answers use now, a circle models that are switched off.
+
+    Examples:
+        catalog models list
+        catalog models list --json
+    """
+    from catalog.models.inventory import list_models
+
+    return _models_printed(list_models(settings_for(context).settings))
+
+
+@models.command("check")
+@command
+def check(
+    context: typer.Context,
+    name: str | None = Argument(None, help="A model that 'list' shows, or a folder. Default: all."),
+) -> Printed:
+    """Compare files with their hashes; exit with 1 if one is wrong or missing.
+
+    Missing files count for models that are in use, or named here.
+
+    Examples:
+        catalog models check
+        catalog models check BAAI/bge-small-en-v1.5
+    """
+    from catalog.models.inventory import check_model, list_models, named_models
+
+    settings = settings_for(context).settings
+    entries = list_models(settings) if name is None else named_models(settings, name)
+    with TerminalProgress() as progress:
+        progress.start(sum(entry.bytes or 0 for entry in entries), "comparing hashes")
+        checked = [
+            check_model(entry, partial(progress.advance, label=entry.name)) for entry in entries
+        ]
+    is_wrong = any(entry.is_failure or (name and entry.problem) for entry in checked)
+    return _models_printed(checked)._replace(code=int(is_wrong))
+
+
+@models.command("path")
+def path(
+    context: typer.Context,
+    name: str = Argument(help="A model that 'list' shows, or one of the hub."),
+    fetch: bool = Option(False, "--fetch", help="Fetch missing files from the model hub."),
+    json: JsonOption = False,
+) -> None:
+    """Print the folder of a model; exit with 1 if it is not here.
+
+    Examples:
+        catalog models path BAAI/bge-small-en-v1.5
+        catalog models path BAAI/bge-base-en-v1.5 --fetch
+    """
+    from catalog.core.errors import ModelUnavailableError
+    from catalog.models.inventory import find_files
+    from catalog.models.model_files import fetch_command
+
+    files = find_files(settings_for(context).settings, name)
+    if not files.found:
+        if not fetch:
+            files.require()
+            raise ModelUnavailableError(f"{name} has no files here: {fetch_command(name)}")
+        note(f"fetching {name}\n")
+        files.fetch(is_patient=True)
+    if json:
+        shown = {"name": name, "kind": files.kind, "provider": files.provider}
+        print_json({**shown, "path": files.folder})
+    else:
+        print(safe(str(files.folder)))  # a path is not wrapped
+
+
+def _models_printed(entries: Sequence[ModelEntry]) -> Printed:
+    rows, problems = list[Sequence[str]](), list[str]()
+    for entry in entries:
+        mark = "*" if entry.is_on else "o" if entry.used else ""
+        size = "" if entry.bytes is None else f"{entry.bytes / 1e6:,.1f} MB"
+        hashes = entry.hashes if entry.origin not in (None, "elsewhere") else ""
+        place, dim = entry.source or entry.origin or "missing", str(entry.dim or "")
+        rows.append((mark, entry.name, entry.kind, entry.provider, place, size, hashes, dim))
+        if entry.problem:
+            problems.append(f"{entry.name}: {entry.problem}")
+        elif entry.sha256:
+            told = f"no hash is known; the weights have SHA-256 {entry.sha256}"
+            problems.append(f"{entry.name}: {told}")
+    table = table_lines(_COLUMNS, rows, right=("size", "dim"))
+    return Printed([*map(asdict, entries)], [*table, *problems])
+
+
 @cache.command("clear")
 @command
 def clear_cache(
@@ -112,7 +220,8 @@ def clear_cache(
     from catalog.store import llm_cache
     from catalog.store.database import has_store
 
-    kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
+    known: tuple[CacheKind, ...] = get_args(CacheKind)
+    kinds = known if kind is None else (known_name("--kind", kind, known),)
     dropped = dict.fromkeys(kinds, 0)
     if has_store(settings_for(context).settings):
         with open_library(context) as library, library.database.write() as connection:
@@ -139,8 +248,8 @@ def backup(
     from catalog.store.database import find_store
 
     store = find_store(settings_for(context).settings)
-    with heeding_termination():
-        size = back_up(store, file, force=force, progress=_say_tenths())
+    with heeding_termination(), TerminalProgress(is_resumable=False) as progress:
+        size = back_up(store, file, force=force, progress=partial(progress.reach, doing="copying"))
     return Printed({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
 
 
@@ -169,19 +278,6 @@ def restore(
     return Printed({"restored": str(file), "kept": None if kept is None else str(kept)}, lines)
 
 
-def _say_tenths() -> Callable[[int, int], None]:
-    """Return what says on standard error how far a copy is, at each tenth."""
-    told = 0
-
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if told < (tenth := 10 * done // max(total, 1)) < 10:
-            told = tenth
-            note(f"{tenth}0 %\n")
-
-    return tell
-
-
 @command
 def export(
     context: typer.Context,
@@ -203,9 +299,7 @@ def export(
     with heeding_termination(), open_library(context) as library, TerminalProgress() as progress:
 
         def tell(done: int, total: int, path: str) -> None:
-            if done == 1:
-                progress.start(total, "exporting")
-            progress.advance(1, path, f"{done:,} of {total:,} documents")
+            progress.reach(done, total, "exporting", path, f"{done:,} of {total:,} documents")
 
         report = export_chunks(
             library.database,

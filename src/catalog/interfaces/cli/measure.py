@@ -19,6 +19,7 @@ from catalog.interfaces.cli.options import (
     command,
     known_name,
     open_library,
+    reading_options,
     require_folder_of,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain
@@ -138,8 +139,9 @@ def compare(
     from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
     from catalog.evaluation.report import write_report
 
-    wanted = [gates.parse_gate(text) for text in fail_if or ()]
-    metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
+    with reading_options():
+        wanted = [gates.parse_gate(text) for text in fail_if or ()]
+        metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
     require_folder_of(report)
     queries = read_golden(golden)
     with open_library(context) as library:

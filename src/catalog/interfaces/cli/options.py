@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -28,7 +29,7 @@ RayOption = Annotated[
     str | None,
     Option(
         "--ray",
-        help="Embed on a Ray cluster: its address, auto, or local (docs/how-to/ray.md).",
+        help="Embed on a Ray cluster: its address, auto, or local.",
         show_default=False,
     ),
 ]
@@ -82,6 +83,17 @@ def require_folder_of(file: Path | None) -> None:
         raise InputError(
             f"cannot write {file}: its folder does not exist, or it is a folder itself"
         )
+
+
+@contextmanager
+def reading_options() -> Iterator[None]:
+    """End the command with code 2, as for any wrong option, if a value of one cannot be read."""
+    from catalog.core.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
@@ -169,14 +181,21 @@ def settings_for(
 def logged_settings(
     context: typer.Context, store: StoreOptions | None = None, ray: str | None = None
 ) -> Settings:
-    """Return the effective settings, and write the log as they say."""
-    import logging
+    """Return the effective settings, and write the log as they say.
 
-    from catalog.interfaces.server.crash_log import quiet_libraries
+    Libraries stay above DEBUG, where they log whole messages with queries and documents. Those that
+    call servers stay above INFO, where they log each address with any password or key in it.
+    """
+    import logging
 
     settings = settings_for(context, store, ray).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
-    quiet_libraries()
+    least = dict.fromkeys(("mcp", "sse_starlette", "asyncio"), logging.INFO)
+    least |= dict.fromkeys(("urllib3", "httpcore", "httpx"), logging.WARNING)
+    # Ctrl-C while a connection goes back to the pool is logged there, with a traceback.
+    for name, level in (least | {"sqlalchemy.pool": logging.CRITICAL}).items():
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.getEffectiveLevel(), level))
     return settings
 
 

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.files import describe_os_error, remedy
-from catalog.interfaces.plain_text import complaint, json_text, safe
-from catalog.interfaces.wrapping import fit
+from catalog.interfaces.plain_text import complaint, fit, json_text, safe
 
 if TYPE_CHECKING:
     from types import FrameType
 
 
 _LINE_EVERY_SECONDS = 5.0
-_REASONS_SHOWN = 10
 
 
 def complain(message: str) -> None:
@@ -214,6 +212,12 @@ class TerminalProgress:
             share = f"{self._done / max(1, self._total):4.0%}"
             parts = (self._doing, share, self._state(), safe(label))
             note(f"{'  '.join(filter(None, parts))}\n")
+
+    def reach(self, done: int, total: int, doing: str, label: str = "", counts: str = "") -> None:
+        """Show that so many of the total are done; the first call begins this part."""
+        if doing != self._doing:
+            self.start(total, doing)
+        self.advance(done - self._done, label, counts)
 
     def _state(self) -> str:
         """Return how many are done, how long the rest will take, and what follows."""

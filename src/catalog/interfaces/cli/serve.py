@@ -37,8 +37,7 @@ def serve(
     """Keep model and indexes open for all that ask.
 
     Its address shows a search page. Commands with the same settings ask it by themselves. Programs
-    find the HTTP API described at /openapi.json, agents the Model Context Protocol at /mcp; see
-    docs/how-to/serve.md.
+    find the HTTP API described at /openapi.json, agents the Model Context Protocol at /mcp.
 
     Examples:
         catalog serve --open
@@ -88,7 +87,7 @@ def mcp(
     """Serve the documents to coding agents by MCP.
 
     An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
-    "catalog", "args": ["mcp"]}}}. It answers until its input ends; see docs/start/agents.md.
+    "catalog", "args": ["mcp"]}}}. It answers until its input ends.
 
     Examples:
         catalog mcp

@@ -9,7 +9,7 @@ which one may search and ask.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -158,9 +158,14 @@ def _print_answer(
 
         with asked_at("cli"), LocalEngine(open_library(context)) as engine:
             if streamed:
-                printed = _write_parts(stream_answer(engine.answer_events(arguments), Form(**form)))
+                for part in stream_answer(engine.answer_events(arguments), Form(**form)):
+                    if isinstance(part, str):
+                        _write_now(part)
+                    else:
+                        printed = part
             else:
                 printed = render(verb, engine.answer(verb, arguments), Form(**form))
+    assert printed is not None
     out, err, code = printed
     if file is None:
         _write_now(out)
@@ -180,16 +185,6 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
     beside = file.with_name(f"{file.stem}.draft{file.suffix}")
     beside.write_text(draft, encoding="utf-8")
     return ArtifactSchemaError(f"{error}; the draft is in {beside}", error.draft)
-
-
-def _write_parts(parts: Generator[str, None, _Texts]) -> _Texts:
-    """Write each part as it comes and return the texts and exit code that follow them."""
-    while True:
-        try:
-            _write_now(next(parts))
-        except StopIteration as ended:
-            rest: _Texts = ended.value
-            return rest
 
 
 def _write_now(text: str) -> None:

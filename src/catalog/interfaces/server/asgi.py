@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from catalog.core.errors import CatalogError, StoreReplacedError
+from catalog.core.errors import CatalogError, ConfigError, StoreReplacedError
 from catalog.core.retrieval_events import asked_at
-from catalog.interfaces.home_socket import Greeting, encode_error, listening, refuse_second_server
+from catalog.interfaces.home_socket import Greeting, encode_error, listening, server_of
 from catalog.interfaces.mcp import PATH, catalog_server, mcp_asgi
-from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
-from catalog.interfaces.server.http_api import HEALTH, READY, ApiState, build_api
+from catalog.interfaces.server.http import HEALTH, READY, ApiState, build_api
 from catalog.interfaces.server.listen import bind_socket, serve_until_signal
 from catalog.interfaces.server.request_log import (
     METRICS,
@@ -29,8 +28,8 @@ from catalog.interfaces.server.request_log import (
     add_request_ids,
 )
 from catalog.interfaces.server.security import Address, guard_app
-from catalog.interfaces.server.workers import Workers, warm_in_background
-from catalog.interfaces.terminal import Form, TerminalText, render, stream_answer
+from catalog.interfaces.server.workers import Workers, log_bug, warm_in_background
+from catalog.interfaces.terminal import Form, render, stream_answer
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -61,7 +60,7 @@ def answer_calls(
                 return
             parts = stream_answer(engine.answer_events(call["arguments"]), Form(**call["form"]))
             with asked_at("cli"):
-                step = partial(copy_context().run, _next_part, parts)  # one context for all parts
+                step = partial(copy_context().run, next, parts)  # one context for all parts
             while isinstance(part := workers.call(step), str):
                 yield {"write": part}
             yield part._asdict()
@@ -73,13 +72,6 @@ def answer_calls(
             yield {"error": {"kind": "InternalError", "message": message}}
 
     return messages
-
-
-def _next_part(parts: Generator[str, None, TerminalText]) -> str | TerminalText:
-    try:
-        return next(parts)
-    except StopIteration as ended:
-        return cast("TerminalText", ended.value)
 
 
 def answer_head(app: ASGIApp) -> ASGIApp:
@@ -180,7 +172,9 @@ def serve(
     Raises :class:`ConfigError` if the address is not available, if other machines could connect and
     no token is set, or if the store has a server already.
     """
-    refuse_second_server(home)
+    if other := server_of(home):
+        process = f"process {other.pid} on port {other.port}"
+        raise ConfigError(f"{process} serves {home} already: use it, or stop it first")
     limits = engine.library.settings.serve
     check = store_unchanged_check(engine.library.database.file)
     workers = Workers(limits.max_concurrent, limits.timeout_seconds, check)
@@ -207,6 +201,5 @@ def serve(
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
             opens(bound.url)
 
-        quiet_libraries()
         add_request_ids()
         serve_until_signal(app, listened, ready, readiness.drain, limits.drain_seconds)

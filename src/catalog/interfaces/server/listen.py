@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import h11
@@ -19,8 +20,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from catalog.core.errors import CatalogError, ConfigError
-from catalog.interfaces.server.crash_log import ScarceResourceHandler
-from catalog.interfaces.server.http_errors import as_json, error_body
+from catalog.core.files import remedy
+from catalog.interfaces.server.security import error_response
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from catalog.interfaces.server.security import Address
 
 MAX_CONNECTIONS = 512  # half of the files that a process may usually have open
-_LATE = as_json(error_body("RequestTimeout", "the rest of the request did not arrive in time"))
+_LOG = logging.getLogger(__name__)
+_LATE = error_response(408, "RequestTimeout", "the rest of the request did not arrive in time").body
 _LATE_ANSWER = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), _LATE)
+    b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), bytes(_LATE))
 )
 _WAITS = (h11.IDLE, h11.SEND_BODY)  # for a head, for a body
 _GRACE_SECONDS = 5  # for running calls, once the server is told to end
@@ -200,7 +202,7 @@ class _Server(uvicorn.Server):
         self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(ScarceResourceHandler())
+        asyncio.get_running_loop().set_exception_handler(_tell_shortage)
         await super().startup(sockets)
         if not self.started:
             return
@@ -225,3 +227,12 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut streams are meant
         await super().shutdown(sockets)
+
+
+def _tell_shortage(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a lack of files or memory in a line; asyncio would add a traceback for each try."""
+    error = context.get("exception")
+    if "socket" in context and isinstance(error, OSError) and (fix := remedy(error.errno, Path())):
+        _LOG.error("new connections wait: %s; %s", error.strerror, fix)
+    else:
+        loop.default_exception_handler(context)

@@ -31,8 +31,8 @@ from starlette.responses import Response
 from catalog import __version__
 from catalog.core import retrieval_events as events
 from catalog.core.errors import NotReadyError
-from catalog.interfaces.server.crash_log import log_bug
-from catalog.interfaces.server.http_errors import send_error
+from catalog.interfaces.server.security import error_response
+from catalog.interfaces.server.workers import log_bug
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,7 +46,7 @@ REQUEST_ID = b"x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
     *("/", "/assets", "/compare", "/grade", "/login", "/logout", "/media", "/page.png"),
-    *("/runs", "/sets", "/sets.jsonl", "/call", "/mcp", METRICS, "/openapi.json"),
+    *("/runs", "/sets", "/sets.jsonl", "/mcp", METRICS, "/openapi.json"),
     *("/v1/health", "/v1/ready", "/v1/search", "/v1/ask", "/v1/generate", "/v1/documents"),
     "/v1/status",
 )
@@ -161,8 +161,8 @@ class RequestLog:
             await self.app(scope, receive, send_noting_status)
         except asyncio.CancelledError:  # the grace at the end is over
             if not status:
-                retry = {"retry-after": "1"}
-                await send_error(send_noting_status, 503, "Stopping", _STOPPING, retry)
+                stopping = error_response(503, "Stopping", _STOPPING)
+                await stopping(scope, receive, send_noting_status)
             raise
         except Exception as error:  # noqa: BLE001 - answered with 500 already, or cut off
             log_bug(f"{method} {route}", error)

@@ -12,15 +12,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from catalog.core.errors import ConfigError
 from catalog.core.scope import asked_as
-from catalog.interfaces.server.http_errors import send_error, with_headers
+from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,15 +46,42 @@ class Address:
     port: int
 
     @property
-    def is_loopback(self) -> bool:
-        """Return whether only this machine can connect."""
-        return is_loopback(self.host)
-
-    @property
     def url(self) -> str:
         """Return ``http://host:port`` for this machine: of loopback, if it listens everywhere."""
         host = _ALL_INTERFACES.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def json_response(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON answer; one of status 503 says when to try again."""
+    fields = dict(headers or {}) | ({"Retry-After": "1"} if status == 503 else {})
+    return Response(json_text(body), status, fields, media_type="application/json")
+
+
+def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
+    """Return the body of an answer that is not a success."""
+    return {"error": {"kind": kind, "message": message}}
+
+
+def error_response(
+    status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an answer that is not a success."""
+    return json_response(status, error_body(kind, message), headers)
+
+
+def with_headers(send: Send, own: Iterable[tuple[bytes, bytes]]) -> Send:
+    """Return ``send`` that adds headers to an answer that lacks them."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = message.get("headers", ())
+            names = {name for name, _ in given}
+            added = [pair for pair in own if pair[0] not in names]
+            message = {**message, "headers": [*given, *added]}
+        await send(message)
+
+    return send_with_headers
 
 
 def parse_address(text: str) -> Address:
@@ -112,7 +139,7 @@ def guard_app(
     Raises :class:`ConfigError` when other machines can connect and no token is set.
     """
     tokens = serve.tokens()
-    if not address.is_loopback and not tokens:
+    if not is_loopback(address.host) and not tokens:
         raise ConfigError(
             f"other machines can reach {address.host}: set IDX_SERVE__TOKEN, a secret of 16 "
             "characters or more, or listen on 127.0.0.1"
@@ -159,14 +186,16 @@ class HostCheck:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._is_own_name(hosts[0]):
             message = "this server does not have that host name: see IDX_SERVE__ALLOWED_HOSTS"
-            await send_error(send, 421, "WrongHost", message)
+            refusal = error_response(421, "WrongHost", message)
         elif not all(map(self._is_allowed_origin, origins)):
             message = "pages of that origin may not call it: see IDX_SERVE__ALLOWED_ORIGINS"
-            await send_error(send, 403, "WrongOrigin", message)
+            refusal = error_response(403, "WrongOrigin", message)
         elif not self._is_asked_by_a_person(scope["method"], headers):
-            await send_error(send, 403, "WrongOrigin", "another site's page asks")
+            refusal = error_response(403, "WrongOrigin", "another site's page asks")
         else:
             await self._app(scope, receive, with_headers(send, _NOT_INCLUDED))
+            return
+        await refusal(scope, receive, send)
 
     def _is_asked_by_a_person(self, method: str, headers: Headers) -> bool:
         """Return whether no other site's page asks, unless it is allowed or leads a person here."""
@@ -235,7 +264,8 @@ class TokenCheck:
         else:
             challenge = {"www-authenticate": 'Bearer realm="catalog"'}
             message = "send 'Authorization: Bearer …' with the server's token"
-            await send_error(send, 401, "Unauthorized", message, challenge)
+            refusal = error_response(401, "Unauthorized", message, challenge)
+            await refusal(scope, receive, send)
 
 
 def page_pass(token: str) -> str:
@@ -272,7 +302,8 @@ class BodyLimit:
             has_more = message.get("more_body", False)
             if len(body) > self.max_bytes:
                 told = f"the body is larger than IDX_SERVE__MAX_BODY_BYTES, {self.max_bytes} bytes"
-                await send_error(send, 413, "TooLarge", told, {"connection": "close"})
+                refusal = error_response(413, "TooLarge", told, {"connection": "close"})
+                await refusal(scope, receive, send)
                 return
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 

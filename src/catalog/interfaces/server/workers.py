@@ -1,10 +1,14 @@
-"""Threads that answer requests: how many at once, how many wait, how long each may take."""
+"""Threads that answer requests: how many at once, how many wait, how long each may take.
+
+A defect found there is logged without any text of queries or documents.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from catalog.core.bounded_calls import ending_at
 from catalog.core.errors import CatalogError, OutOfTimeError, ServingError
-from catalog.interfaces.server.crash_log import log_bug
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine
@@ -22,6 +25,13 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 _LOG = logging.getLogger(__name__)
 _WAITING_PER_THREAD = 4  # more are refused at once: they would wait past their time limit
+_MAX_FRAMES = 20
+
+
+def log_bug(what: str, error: BaseException) -> None:
+    """Log the place of a defect without its message, which may quote a query or a document."""
+    frames = "".join(traceback.format_tb(error.__traceback__, limit=-_MAX_FRAMES))
+    _LOG.error("%s: internal error, %s\n%s", what, type(error).__name__, frames)
 
 
 class Workers:
@@ -84,12 +94,11 @@ class Workers:
 
 
 def warm_in_background(engine: Engine, done: Callable[[], None] = lambda: None) -> None:
-    """Warm the engine, if it can be, in a thread, and call ``done``; a failure is just logged."""
+    """Warm the engine in a thread, and call ``done``; a failure is just logged."""
 
     def run() -> None:
         try:
-            if hasattr(engine, "warm"):
-                engine.warm()
+            engine.warm()
         except CatalogError as error:
             _LOG.warning("not warmed up: %s", error)
         except Exception as error:  # noqa: BLE001 - logged; a query tells whoever asks it

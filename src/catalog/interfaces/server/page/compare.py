@@ -16,7 +16,7 @@ from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import pool_hits
 from catalog.evaluation.judging import credit_teams, preference_tests, team_draft
 from catalog.evaluation.report_text import compile_words, cut_excerpt, format_ms
-from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.http import http_status
 from catalog.interfaces.server.page.bench import (
     LEGS,
     TOP,

@@ -27,7 +27,7 @@ from catalog.evaluation.metrics import SHOWN_METRICS
 from catalog.evaluation.report import render_report
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import Interval, mean_interval
-from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.http import http_status
 from catalog.interfaces.server.page.bench import Bench
 from catalog.interfaces.server.page.state import Form, Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs

@@ -29,11 +29,11 @@ from starlette.routing import Route
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
-from catalog.interfaces.server.crash_log import log_bug
-from catalog.interfaces.server.http_errors import http_status, with_headers
+from catalog.interfaces.server.http import http_status
 from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.search import PAUSE, head_view, search_view
-from catalog.interfaces.server.security import PASS, guard_app, page_pass
+from catalog.interfaces.server.security import PASS, guard_app, page_pass, with_headers
+from catalog.interfaces.server.workers import log_bug
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,41 +1,56 @@
-"""``/v1``: the verbs over HTTP, their arguments, and their description at ``/openapi.json``."""
+"""``/v1``: the verbs over HTTP, their arguments and errors, described at ``/openapi.json``."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from catalog import __version__
 from catalog.core.answers import AnswerShape, Artifact
-from catalog.core.arguments import build_model, params_model
-from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
+from catalog.core.arguments import argument_names, build_model, params_model, problems_message
+from catalog.core.errors import (
+    ArtifactSchemaError,
+    CatalogError,
+    ConfigError,
+    DocumentNotFoundError,
+    EngineLockedError,
+    InputError,
+    LLMBusyError,
+    LLMError,
+    LLMTimeoutError,
+    NotReadyError,
+    ServingError,
+    StoreBusyError,
+    StoreError,
+    StoreUnreachableError,
+    UnknownDatasetError,
+)
 from catalog.core.params import BrowseParams, GetParams, Params, SearchParams, edge_fields
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
 from catalog.core.retrieval_events import asked_at
 from catalog.interfaces.calls import VERBS
-from catalog.interfaces.server.http_errors import (
-    Responses,
-    add_error_handlers,
-    as_json,
-    error_body,
-    error_responses,
-    json_response,
-)
+from catalog.interfaces.plain_text import json_text
 from catalog.interfaces.server.request_log import Readiness
+from catalog.interfaces.server.security import error_body, error_response, json_response
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from catalog.core.answers import AnswerEvent
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server.workers import Workers
@@ -58,6 +73,7 @@ _ABOUT_EVENTS = (
     "checked, then the whole answer or an error."
 )
 _CONTENT = {NDJSON: {"schema": {"type": "string"}}}
+Responses = dict[int | str, dict[str, Any]]
 _EVENTS: Responses = {200: {"description": _ABOUT_EVENTS, "content": _CONTENT}}
 
 
@@ -69,8 +85,7 @@ _SHOWN: Any = {
 SearchShape: type[BaseModel] = create_model(
     "SearchShape",
     __base__=Frozen,
-    __doc__="Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` "
-    "explains the numbers.",
+    __doc__="Passages, best first, and a report of the search.",
     **_SHOWN,
 )
 
@@ -227,15 +242,15 @@ class ApiState:
             step = partial(copy_context().run, next, events, None)  # one context for them all
         first = await self.workers.run(step)
 
-        async def lines() -> AsyncIterator[bytes]:
+        async def lines() -> AsyncIterator[str]:
             event: AnswerEvent | None = first
             try:
                 while event is not None:
-                    yield as_json(event.to_dict()) + b"\n"
+                    yield json_text(event.to_dict()) + "\n"
                     event = await self.workers.run(step)
             except CatalogError as error:
                 body = error_body(type(error).__name__, str(error))
-                yield as_json({"event": "error", **body}) + b"\n"
+                yield json_text({"event": "error", **body}) + "\n"
 
         return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -346,3 +361,120 @@ def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
     app.include_router(router)
     add_error_handlers(app, router.routes)
     return app
+
+
+_STATUS: tuple[tuple[int, tuple[type[CatalogError], ...]], ...] = (
+    (404, (DocumentNotFoundError, UnknownDatasetError)),
+    (400, (InputError,)),
+    (409, (ConfigError,)),
+    (503, (StoreBusyError, StoreUnreachableError, EngineLockedError, ServingError)),
+    (503, (LLMBusyError, LLMTimeoutError)),
+    (502, (LLMError,)),
+)
+_MAX_MESSAGE = 2000  # characters, of one that may repeat an address
+_EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
+
+
+class ErrorDetail(Frozen):
+    """The error, for a program and for a person."""
+
+    kind: str = Field(description="Name of the error, such as UnknownDatasetError.")
+    message: str = Field(description="The problem, and what to do about it.")
+    draft: str | None = Field(None, description="Of an artifact: the text that the model wrote.")
+
+
+class ErrorShape(Frozen):
+    """The body of every answer that is not a success."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
+
+    error: ErrorDetail
+
+
+def http_status(error: CatalogError) -> int:
+    """Return 400 or 404 for a wrong call, 409 if the server is not set up for it.
+
+    502 is for a model that failed or gave a meaningless answer, 503 for a temporary error.
+    """
+    return next((status for status, kinds in _STATUS if isinstance(error, kinds)), 500)
+
+
+def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make the app of these routes answer every error with :class:`ErrorShape`."""
+    app.state.routes = routes
+    app.add_exception_handler(CatalogError, _answer_catalog_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(Exception, _answer_defect)
+
+
+async def _answer_catalog_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, CatalogError)
+    body = error_body(type(error).__name__, str(error)[:_MAX_MESSAGE])
+    if isinstance(error, ArtifactSchemaError):
+        body["error"]["draft"] = error.draft
+    return json_response(http_status(error), body)
+
+
+async def _answer_invalid_arguments(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    dependant = request.scope["route"].dependant
+    fields = (*dependant.query_params, *dependant.body_params)
+    models = [field.field_info.annotation for field in fields]
+    names = {name: aliases for model in models for name, aliases in argument_names(model).items()}
+    problems = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+    if any(one["type"] == "json_invalid" for one in problems):
+        message = "the body is not JSON"
+    elif all(one["loc"] for one in problems):
+        message = problems_message(problems, names)
+    elif "json" in request.headers.get("Content-Type", ""):
+        message = "the body must be a JSON object"
+    else:
+        message = "the body was not read: send JSON, with Content-Type: application/json"
+    return error_response(422, "InputError", message)
+
+
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind, message, headers = "BadRequest", str(error.detail), None
+    if error.status_code == 404:
+        kind, message = "NotFound", "no such address; /openapi.json lists all"
+    elif error.status_code == 405:  # of all routes of the address; the framework names one route's
+        routes = (one for one in request.app.state.routes if isinstance(one, Route))
+        found = [one for one in routes if one.matches(request.scope)[0] is not Match.NONE]
+        methods = {method for one in found for method in one.methods or ()} or {"GET"}
+        kind, headers = "MethodNotAllowed", {"Allow": ", ".join(sorted(methods))}
+        message = f"use {headers['Allow']} for this address"
+    return error_response(error.status_code, kind, message, headers)
+
+
+async def _answer_defect(_: Request, __: Exception) -> Response:
+    return error_response(500, "InternalError", "internal error; see the server's log")
+
+
+_MEANING = {
+    400: "The call is wrong: correct the argument that the message names.",
+    401: "The token is missing or wrong.",
+    403: "Web pages of that origin may not call this server.",
+    404: "No such document or dataset; the message names similar ones.",
+    405: "Method not allowed for this address.",
+    502: "The language model failed, or did not write the requested form: then with its draft.",
+    409: "The server's settings do not allow this request.",
+    413: "The body is too large.",
+    421: "The request names a host that this server is not.",
+    422: "Arguments are missing, unknown, of a wrong type or out of bounds.",
+    500: "The server failed; see its log.",
+    503: "The server or store is busy, or the request took too long: try again in a moment.",
+}
+_ALWAYS = (400, 401, 403, 413, 421, 422, 500, 503)
+_RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
+
+
+def error_responses(*others: int) -> Responses:
+    """Return the descriptions of the errors of every route and of the given statuses."""
+    responses: Responses = {
+        status: {"model": ErrorShape, "description": _MEANING[status]}
+        for status in sorted((*_ALWAYS, *others))
+    }
+    responses[503]["headers"] = _RETRY
+    return responses
