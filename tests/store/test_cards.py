@@ -99,7 +99,7 @@ def test_no_sign_is_an_operator_and_none_raises(database, query):
     put(database, "notes", "one.md", "otter", title="walrus")
     with database.read() as connection:
         allowed = allowed_documents(Restriction("notes"))
-        assert find_documents(connection, query, allowed).scores == {}
+        assert find_documents(connection, query, allowed) == ({}, {})
 
 
 def test_the_first_parts_of_a_long_compound_are_searched():

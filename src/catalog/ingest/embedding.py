@@ -59,7 +59,7 @@ def embed_waiting(
     """
     with database.write() as connection:  # a vector may have been lost without a note
         if not (waiting := embedding_cache.list_waiting(connection, dataset, since)):
-            embedding_cache.forget_waiting(connection, dataset)
+            embedding_cache.settle_waiting(connection, dataset, ())  # none waits
             return EmbeddingReport()
     run = _EmbeddingRun(database, dataset, pipeline, [one for one in waiting if one.keys])
     try:

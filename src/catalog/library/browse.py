@@ -140,13 +140,13 @@ def _find(
         allowed = listing.without_repeats(allowed, groups)
         ids = listing.list_document_ids(connection, allowed, sort, limit, offset, groups)
         return ids, listing.count_by_value(connection, allowed, "file_type"), {}, groups
-    matches = find_documents(connection, query, allowed, groups)
+    scores, counts = find_documents(connection, query, allowed, groups)
     if sort == "best":
-        ids = list(matches.scores)[offset : offset + limit]
+        ids = list(scores)[offset : offset + limit]
     else:
-        among_matches = among(documents.c.id, matches.scores)
+        among_matches = among(documents.c.id, scores)
         ids = listing.list_document_ids(connection, among_matches, sort, limit, offset, groups)
-    return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
+    return ids, counts, {id_: round(scores[id_], 6) for id_ in ids}, groups
 
 
 def _find_places(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -73,14 +72,6 @@ def separate_characters(text: str) -> str:
     return text if text.isascii() else UNSPACED.sub(lambda run: f" {' '.join(run[0])} ", text)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentMatches:
-    """The documents that a query finds: scores by row number, best first; numbers by file type."""
-
-    scores: dict[int, float]
-    counts: dict[str, int]
-
-
 def card_terms(query: str) -> list[str]:
     """Return the terms to look for in cards; stop words only if the text has no other words.
 
@@ -117,8 +108,10 @@ def find_documents(
     query: str,
     allowed: ColumnElement[bool],
     groups: Mapping[int, Sequence[Member]] | None = None,
-) -> DocumentMatches:
-    """Find documents by their cards and names; a query that is a document's name ranks it first.
+) -> tuple[dict[int, float], dict[str, int]]:
+    """Return scores of documents by row number, best first, and numbers of them by file type.
+
+    Cards and names are searched; a query that is a document's name ranks it first.
 
     A score is the BM25 score of the card divided by the best card's, so 0 to 1. A document whose
     title or name contains the query's words as a phrase gets 1 more; if the query is the whole
@@ -148,7 +141,7 @@ def find_documents(
     counts = Counter(known[id_][0] for id_ in joined)
     in_order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ranked = sorted(joined, key=lambda id_: (-joined[id_], known[id_][1:]))
-    return DocumentMatches({id_: joined[id_] for id_ in ranked}, dict(in_order))
+    return {id_: joined[id_] for id_ in ranked}, dict(in_order)
 
 
 def _terms(connection: Connection, query: str, allowed: ColumnElement[bool]) -> list[str]:

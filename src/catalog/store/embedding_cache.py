@@ -253,11 +253,6 @@ def _note_if(connection: Connection, dataset: str, where: ColumnElement[bool]) -
     connection.execute(note.on_conflict_do_nothing())
 
 
-def forget_waiting(connection: Connection, dataset: str) -> None:
-    """Note that no passage of the dataset waits for a vector."""
-    connection.execute(delete(meta).where(meta.c.key == waiting_key(dataset)))
-
-
 def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:
     """Return the chunks that wait for vectors, in the order in which to embed them.
 

@@ -184,7 +184,7 @@ def _insert_documents(
             "id": number,
             "file": revision.file,
             "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
-            "dated": _date(document, values),
+            "dated": revision_date(revision, values),
             "revision_id": revision.revision_id,
             "content_hash": revision.content_hash,
             "characters": len(document.text),
@@ -210,15 +210,14 @@ def _headings(span: ChunkSpan) -> dict[str, None]:
     return dict.fromkeys((*span.heading_path, *span.sections))
 
 
-def revision_date(revision: NewRevision) -> float | None:
+def revision_date(
+    revision: NewRevision, fields: Sequence[dict[str, Any]] | None = None
+) -> float | None:
     """Return the date that filters compare, in seconds from 1970; ``None`` without one."""
-    return _date(revision.document, _fields(revision))
-
-
-def _date(document: ParsedDocument, fields: Iterable[dict[str, Any]]) -> float | None:
     # ``modified`` comes first, unless a program wrote it and the author wrote ``created``
-    is_own = "modified" in document.written or "created" not in document.written
-    return document_date(fields, has_own="modified" in document.metadata and is_own)
+    stated, written = revision.document.metadata, revision.document.written
+    has_own = "modified" in stated and ("modified" in written or "created" not in written)
+    return document_date(fields or _fields(revision), has_own=has_own)
 
 
 def _names(revision: NewRevision) -> dict[str, str]:
