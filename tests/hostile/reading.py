@@ -26,7 +26,7 @@ def read(folder: Path, name: str, data: bytes, **limits: Any) -> list[ParsedDocu
     parsed = list(read_file(path, name, root=folder, limits=replace(BOUNDS, **limits)))
     for item in parsed:
         if isinstance(item, ParsedDocument):
-            _check_document(item)
+            check_document(item)
     return parsed
 
 
@@ -48,7 +48,7 @@ def refused(folder: Path, name: str, data: bytes, **limits: Any) -> str:
     return reason
 
 
-def _check_document(parsed: ParsedDocument) -> None:
+def check_document(parsed: ParsedDocument) -> None:
     length = len(parsed.text)
     assert parsed.text.strip()
     strings = [parsed.text, parsed.title, parsed.path, *map(str, parsed.metadata.values())]

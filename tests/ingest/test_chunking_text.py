@@ -12,7 +12,7 @@ import pytest
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import CharTokenCounter
-from catalog.ingest.chunking import DocumentChunker, sentence_spans
+from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.registry import load_reader, sniff
 from counters import WordCounter
@@ -85,33 +85,6 @@ def test_a_large_paragraph_is_cut_between_sentences_not_after_abbreviations() ->
     for text in texts(doc, chunk(doc, size=40)):
         assert text.startswith("Ask Dr. Who")
         assert text.endswith("J. Smith.")
-
-
-def test_sentences_are_found_in_latin_and_chinese_punctuation() -> None:
-    text = 'He said "stop!" Then?  See e.g. this. 1. Not. 真的吗？是的。 End'
-    found = [text[start:end] for start, end in sentence_spans(text)]
-    assert found[:2] == ['He said "stop!"', "Then?"]
-    assert "See e.g. this." in found
-    assert found[-3:] == ["真的吗？", "是的。", "End"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Das Treffen ist am 30. Mai in Kiel.",
-        "Vom 3. Dezember bis zum 7. Jänner ist geschlossen.",
-        "Turn the key, see no. 7 and Nos. 8 to 9.",
-    ],
-)
-def test_a_day_before_a_month_and_a_numbered_thing_end_no_sentence(text: str) -> None:
-    assert list(sentence_spans(text)) == [(0, len(text))]
-
-
-@pytest.mark.parametrize(
-    "text", ["She was 30. Maria was not.", "Did it fit? No. It broke.", "It was 1984. May came."]
-)
-def test_a_number_or_a_no_before_another_word_ends_a_sentence(text: str) -> None:
-    assert len(list(sentence_spans(text))) > 1
 
 
 def test_consecutive_chunks_of_a_section_overlap_from_a_sentence_start() -> None:

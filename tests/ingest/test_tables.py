@@ -13,7 +13,6 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.registry import load_reader, sniff
-from catalog.ingest.readers.tables import names_columns
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
@@ -120,33 +119,6 @@ def test_rows_of_several_lines_are_cited_by_all_of_them():
         assert document.text[span.start : span.end].count('"') % 2 == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "columns"),
-    [
-        ("name,size\nwalrus,3\notter,1\n", "| name | size |"),
-        ("term\tmeaning\nwalrus\tan animal\n", "| term | meaning |"),
-        ("walrus,3,4\notter,1,2\n", None),
-        ("Agnes Thorne,Lisbon,cartographer\nBruno Vale,Ghent,glazier\n", None),
-        ("keeper,town,trade\nBruno Vale,Ghent,glazier\n", "| keeper | town | trade |"),
-        ("Name,Town,Trade\nBruno,Ghent,Glazier\n", "| Name | Town | Trade |"),
-        ("Bruno,Ghent,Glazier\nAgnes,Lisbon,Pilot\nCora,Turku,Luthier\n", None),
-        ("Sizes of animals\n\nname;kg;m\nwalrus;1,5;2,5\notter;1,5;2,5\n", "| name | kg | m |"),
-        (",a,b\n0,1,2\n1,2,3\n", "|  | a | b |"),
-        ("one\ntwo\n", None),
-        ('a,b\n"never closed,1\n' + "x,y\n" * 50_000, None),
-    ],
-)
-def test_a_csv_file_has_names_if_its_first_full_row_looks_like_it(text, columns):
-    document = read("a.csv", text.encode())
-    assert document.text == text
-    assert [table.columns for table in document.tables] == ([columns] if columns else [])
-
-
-def test_a_table_that_arranges_a_page_names_no_columns():
-    rows = "<tr><td>Home</td><td>About us</td></tr><tr><td>News</td><td>Events</td></tr>"
-    assert read("a.html", f"<table>{rows}</table>".encode()).tables == ()
-
-
 def test_a_search_shows_the_names_of_the_columns_of_what_it_finds(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "widgets.csv").write_bytes(CSV.encode())
@@ -160,18 +132,3 @@ def test_a_search_shows_the_names_of_the_columns_of_what_it_finds(tmp_path):
     assert "| Name" not in best["text"]
     lines = CSV.splitlines()[best["locator"]["line_start"] - 1 : best["locator"]["line_end"]]
     assert best["text"].splitlines() == lines
-
-
-@pytest.mark.parametrize(
-    ("rows", "is_table"),
-    [
-        ("Person|Role/Ines|editor/Bo|author/Mia|author", True),
-        ("Country|Capital/Portugal|Lisbon/Norway|Oslo/Chile|Santiago", True),
-        ("Name|Ines Dahl/Street|Quay 5/Town|Porto/Job|editor", False),
-        ("Name|Ines Dahl/Town:|Porto/Job:|editor/Team:|maps", False),
-        ("Mail|ines@example.org/Town|Porto/Job|editor/Team|maps", False),
-        ("Person|Role/Ines|editor", False),
-    ],
-)
-def test_two_columns_of_words_are_a_form_only_with_a_sign_of_one(rows, is_table):
-    assert names_columns([row.split("|") for row in rows.split("/")]) == is_table
