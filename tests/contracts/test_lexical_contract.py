@@ -22,6 +22,7 @@ for _slow in (
     pytest.mark.slow(pytest.mark.of_sqlite(_slow))
 
 
+@pytest.mark.of_sqlite  # it reads passages alone, which test_all_combinations does from both
 class TestBm25(LexicalContract):
     def open_engine(self, database: Database, dataset: str, folder: Path):
         return Bm25Engine(WordIndex(database, dataset, folder))

@@ -226,24 +226,41 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "code", "told"),
     [
-        (["search", "x", "-d", "nope"], "no dataset 'nope'"),
-        (["search", "x", "--filter", "color=red"], "no document has the field 'color'"),
-        (["search", "x", "--filter", "color"], "field=value"),
-        (["search", "", "-d", "notes"], "empty"),
-        (["search", "x", "--preset", "nope"], "no preset 'nope'"),
-        (["index", "build", "/no/such/folder", "-d", "notes"], "/no/such/folder"),
-        (["index", "build", ".", "-d", "a/b"], "dataset 'a/b'"),
-        (["get", "#ffffffff"], "no document"),
+        (("search", "x", "-d", "nope"), 1, "no dataset 'nope'"),
+        (("search", "x", "--filter", "color=red"), 1, "no document has the field 'color'"),
+        (("search", "x", "--filter", "color"), 1, "field=value"),
+        (("search", "", "-d", "notes"), 1, "empty"),
+        (("search", "x", "--preset", "nope"), 1, "no preset 'nope'"),
+        (("index", "build", "/no/such/folder", "-d", "notes"), 1, "/no/such/folder"),
+        (("index", "build", ".", "-d", "a/b"), 1, "dataset 'a/b'"),
+        (("get", "#ffffffff"), 1, "no document"),
+        (("index", "build", "/"), 2, "name the dataset with --dataset"),
+        (("index", "build", "--include", "*.md"), 2, "need a folder"),
+        (("search", "k", "--mode", "fuzzy"), 2, "'fuzzy' is not one of 'lexical', 'vector', 'h"),
+        (("browse", "--sort", "age"), 2, "'age' is not one of 'best', 'name'"),
+        (("generate", "poem", "--topic", "k"), 2, "'poem' is not one of 'blueprint', 'pdr'"),
+        (("ask", "who?", "--top-k", "0"), 2, ": must be at least 1"),
+        (("search", "keys", "--top-k", "abc"), 2, ": must be a valid integer"),
+        (("compare", "--golden", "x", "--top-k", "0"), 2, ": must be at least 1"),
+        (("search", "x", "--datset", "n"), 2, "option: --datset; did you mean --dataset?"),
+        (("index", "update", "--datset", "n"), 2, "did you mean --dataset?"),
+        (("serve", "--port", "1"), 2, "did you mean --http?"),
+        (("index", "build", ".", "--name", "a"), 2, "did you mean --dataset?"),
+        (("--hme", "store", "status"), 2, "did you mean --home?"),
+        (("search", "a", "b"), 2, 'the query, put it in quotes: "a b"'),
+        (("collection", "search", "a", "b"), 2, 'the query, put it in quotes: "a b"'),
+        (("ask", "a", "b", "--json"), 2, 'the question, put it in quotes: "a b"'),
     ],
 )
-def test_a_bad_call_is_one_sentence_and_exit_code_one(catalog, shared, arguments, message):
-    code, out, err = catalog(*arguments)
-    assert (code, out) == (1, "")
-    assert err.startswith("catalog: ")
-    assert message in err
-    assert "Traceback" not in err
+def test_a_call_that_cannot_work_ends_with_one_or_two_and_says_why(
+    catalog, shared, words, code, told
+):
+    ended, out, err = catalog(*words)
+    assert (ended, out) == (code, "")
+    assert told in " ".join(err.split())
+    assert code == 2 or err.startswith("catalog: ")
 
 
 def test_a_store_that_is_not_a_database_is_a_clear_error(catalog, tmp_path):
@@ -395,19 +412,6 @@ def test_a_dataset_is_named_after_its_folder(catalog, tmp_path, folder, name):
     assert (code, out.splitlines()[0]) == (0, f"dataset: {name}")
     found = json.loads(catalog("search", "keys", "--json")[1])["results"]
     assert [one["dataset"] for one in found] == [name]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["index", "build", "/"], "name the dataset with --dataset"),
-        (["index", "build", "--include", "*.md"], "need a folder"),
-    ],
-)
-def test_a_build_that_lacks_something_is_told_what(catalog, shared, arguments, message):
-    code, out, err = catalog(*arguments)
-    assert (code, out) == (2, "")
-    assert message in err
 
 
 def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
@@ -709,25 +713,6 @@ def test_one_of_a_thing_is_told_in_the_singular(catalog, notes, tmp_path):
     assert "1 document, 1 passage, " in catalog("export", tmp_path / "out.jsonl")[1]
     catalog("search", "bread")
     assert "removed 1 document, 1 passage;" in catalog("index", "remove", "notes", "--yes")[1]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("search", "keys", "--mode", "fuzzy"), "'fuzzy' is not one of 'lexical', 'vector', 'h"),
-        (("browse", "--sort", "age"), "'age' is not one of 'best', 'name'"),
-        (("generate", "poem", "--topic", "keys"), "'poem' is not one of 'blueprint', 'pdr'"),
-        (("ask", "who?", "--top-k", "0"), ": must be at least 1\n"),
-        (("search", "keys", "--top-k", "abc"), ": must be a valid integer\n"),
-        (("compare", "--golden", "x", "--top-k", "0"), ": must be at least 1\n"),
-    ],
-)
-def test_a_wrong_value_of_an_option_ends_with_code_two_and_names_what_is_allowed(
-    catalog, shared, words, told
-):
-    code, out, err = catalog(*words)
-    assert (code, out) == (2, "")
-    assert told in err
 
 
 @pytest.mark.slow

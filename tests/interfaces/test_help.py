@@ -82,45 +82,6 @@ def test_a_query_that_begins_with_dashes_is_told_how_to_be_given(catalog):
     assert '-- "' not in catalog("search", "--josn", "x")[2]
 
 
-@pytest.mark.parametrize(
-    "words", [("search", "x", "--datset", "n"), ("index", "update", "--datset", "n")]
-)
-def test_a_misspelt_option_is_told_the_nearest_only(catalog, words):
-    code, _, err = catalog(*words)
-    assert code == 2
-    assert "No such option: --datset; did you mean --dataset?" in err
-    assert "--after" not in err
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [(["serve", "--port", "1"], "--http"), (["index", "build", ".", "--name", "a"], "--dataset")],
-)
-def test_the_name_of_an_option_in_other_programs_leads_to_ours(catalog, words, meant):
-    code, _, err = catalog(*words)
-    assert (code, f"did you mean {meant}?" in err) == (2, True)
-
-
-def test_a_misspelt_option_before_the_command_is_told_the_nearest(catalog):
-    code, _, err = catalog("--hme", "store", "status")
-    assert code == 2
-    assert "did you mean --home?" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("search", "leave", "policy"), "query"),
-        (("collection", "search", "leave", "policy"), "query"),
-        (("ask", "leave", "policy", "--json"), "question"),
-    ],
-)
-def test_several_words_without_quotes_are_told_to_be_put_in_quotes(catalog, words, named):
-    code, _, err = catalog(*words)
-    assert code == 2
-    assert f'the {named}, put it in quotes: "leave policy"' in " ".join(err.split())
-
-
 def test_a_misspelt_dataset_is_told_the_one_that_may_be_meant(catalog, notes):
     assert catalog("index", "build", notes, "--dataset", "notes")[0] == 0
     code, _, err = catalog("search", "keys", "--dataset", "ntoes")

@@ -152,19 +152,6 @@ def test_a_page_is_printed_with_the_link_that_opens_it(printed):
     assert "    API keys\there.\n    a.pdf#page=4\n" in printed(result(link="a.pdf#page=4")).out
 
 
-@pytest.mark.parametrize("certainty", ["exact", "likely", "possible"])
-def test_certainty_is_shown_in_a_word(printed, certainty):
-    first = printed(result(certainty=certainty, relevance=0.5)).out.splitlines()[0]
-    assert first == f"[1] Keys > Rotating — notes/keys.md:120-121  {certainty}"
-
-
-def test_a_passage_of_no_relevance_is_listed_too(printed):
-    found = [result(rank=n, relevance=share) for n, share in ((1, 0.4), (2, 0.0))]
-    out, err = printed(*found)
-    assert [line[:3] for line in out.splitlines() if line[:1] == "["] == ["[1]", "[2]"]
-    assert err.splitlines()[0] == "2 passages in 14 ms"
-
-
 def test_where_nothing_is_found_what_was_searched_is_said(printed):
     searched = "Searched by words in 3 documents of 'notes' with after=2024."
     out = printed(searched=searched, nearest=["a.md", "b.md"]).out

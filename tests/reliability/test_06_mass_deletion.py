@@ -103,16 +103,6 @@ def test_a_folder_that_cannot_be_looked_at_loses_nothing(
     assert (again.removed, again.kept, again.notes) == (0, 0, ())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
-def test_a_folder_without_permission_loses_nothing(library, folder):
-    (folder / "d3").chmod(0)
-    try:
-        report = Indexer(library).update("notes")
-    finally:
-        (folder / "d3").chmod(0o700)
-    assert (report.removed, report.kept) == (0, 3)
-
-
 def test_a_folder_named_in_two_parts_loses_nothing_when_it_cannot_be_looked_at(
     tmp_path, monkeypatch
 ):

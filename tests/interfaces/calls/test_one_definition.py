@@ -15,7 +15,6 @@ from catalog.core.errors import InputError
 from catalog.core.params import Params, about, edge_fields, optional
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
-from catalog.interfaces.server.http import query_string
 
 
 @dataclass(frozen=True)
@@ -97,19 +96,6 @@ def test_the_commands_help_says_what_each_parameter_means(paint):
     assert "brush" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--coats", "0"], "'--coats': Input should be greater than or equal to 1"),
-        (["--shade", "pink"], "'pink' is not one of 'light', 'dark'"),
-    ],
-)
-def test_a_wrong_value_on_the_command_line_is_refused_with_code_two(paint, arguments, message):
-    done = paint("sky", *arguments)
-    assert done.exit_code == 2
-    assert message in " ".join(done.output.split())
-
-
 def test_json_takes_each_parameter_with_its_bounds_and_help():
     schema = params_model(PaintParams).model_json_schema()
     assert list(schema["properties"]) == NAMES
@@ -124,13 +110,6 @@ def test_json_takes_each_parameter_with_its_bounds_and_help():
     )
     with pytest.raises(InputError, match="'brush'"):
         read_params(PaintParams, {"text": "sky", "brush": 1}, "paint")
-
-
-def test_a_query_string_takes_each_parameter():
-    fields = query_string(PaintParams).model_fields
-    assert list(fields) == NAMES
-    assert fields["coats"].description == "How many coats."
-    assert query_string(PaintParams)(text="sky", coats="2").coats == 2
 
 
 def test_every_parameter_of_every_verb_has_help_and_is_taken_by_name_but_the_first():

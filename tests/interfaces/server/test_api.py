@@ -7,14 +7,7 @@ import logging
 import pytest
 
 from catalog.core import errors
-from catalog.core.errors import (
-    CatalogError,
-    DocumentNotFoundError,
-    MissingExtraError,
-    StoreUnreachableError,
-)
 from catalog.interfaces.plain_text import json_text
-from catalog.interfaces.server.http import http_status
 
 
 def timeless(value):
@@ -160,6 +153,8 @@ def test_the_methods_of_an_address_are_reported_together(engine, asked):
         ("ConfigError", 409),
         ("ModelUnavailableError", 409),
         ("StoreBusyError", 503),
+        ("ServingError", 503),
+        ("StoreUnreachableError", 503),
         ("EngineLockedError", 503),
         ("LLMBusyError", 503),
         ("LLMTimeoutError", 503),
@@ -175,13 +170,6 @@ def test_the_status_says_who_has_to_do_something(stub, asked, kind, status):
     assert answer.status_code == status
     assert answer.json() == {"error": {"kind": kind, "message": "so it is"}}
     assert ("retry-after" in answer.headers) is (status == 503)
-
-
-def test_every_error_of_ours_has_a_status():
-    assert http_status(CatalogError("x")) == 500
-    assert http_status(StoreUnreachableError("x")) == 503
-    assert http_status(DocumentNotFoundError("x", ("y",))) == 404
-    assert http_status(MissingExtraError("x", "y")) == 409
 
 
 def test_a_defect_is_not_reported_and_its_log_quotes_nothing(stub, asked, caplog):
@@ -212,43 +200,6 @@ def test_the_log_has_a_line_for_each_request_without_its_words(engine, asked, ca
         "GET another address 404",
     ]
     assert "diagnosis" not in caplog.text
-
-
-def test_what_is_asked_at_once_is_bounded_and_the_rest_waits_or_is_refused(stub, app_of, sending):
-    import threading
-
-    gate, lock = threading.Event(), threading.Lock()
-    running, most = 0, 0
-
-    def slow(operation, arguments):
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        assert gate.wait(20)
-        with lock:
-            running -= 1
-        return {"query": arguments["query"]}
-
-    async def go():
-        app = app_of(stub(slow), max_concurrent=2)
-        tasks = [
-            asyncio.create_task(sending(app, "GET", f"/v1/search?q={number}"))
-            for number in range(13)
-        ]
-        refused, waiting = set(), set(tasks)
-        while len(refused) < 3:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            refused |= done
-        gate.set()
-        return [task.result() for task in refused], await asyncio.gather(*waiting)
-
-    refused, answered = asyncio.run(go())
-    assert [one.status_code for one in refused] == [503] * 3
-    assert {one.json()["error"]["kind"] for one in refused} == {"ServingError"}
-    assert all("retry-after" in one.headers for one in refused)
-    assert [one.status_code for one in answered] == [200] * 10
-    assert most == 2
 
 
 def test_a_request_that_takes_too_long_is_given_up_and_the_next_is_answered(stub, app_of, sending):
