@@ -65,6 +65,7 @@ class StopAtTwo(Silent):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_run_has_the_metrics_the_passages_and_the_answers(measure):
     run, service = measure()
     record = require_run(service.parts.database, run.id)
@@ -97,6 +98,7 @@ def test_shown_results_have_intervals_and_no_nuggets_of_a_question(measure):
     assert "nuggets" not in told["answers"]["cancel"]
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_on_the_questions_of_which_both_have_a_score(measure):
     before, _ = measure(f"{RIGHT} {WRONG}")
     after, _ = measure(RIGHT, sentences=4)
@@ -121,6 +123,7 @@ def test_a_stopped_run_goes_on_where_it_was(measure):
     assert again.key == run.key
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_fails_the_question_and_one_that_always_does_the_run(measure):
     twice = GoldenSet(
         "twice", tuple(GoldenQuery(id=f"q{n}", query=CANCEL["query"]) for n in (1, 2))
@@ -133,6 +136,7 @@ def test_a_model_that_fails_fails_the_question_and_one_that_always_does_the_run(
         measure([OSError("gone")], queries=twice, sentences=4)
 
 
+@pytest.mark.slow
 def test_a_judge_says_which_nuggets_are_there(measure):
     judge = WritingLLM(replies=["1: support\n2: partial_support"], prompts=[])
     run, _ = measure(judge=judge)
@@ -143,6 +147,7 @@ def test_a_judge_says_which_nuggets_are_there(measure):
     assert run.identity["judge"] == "WritingLLM writer"
 
 
+@pytest.mark.slow
 def test_the_command_prints_records_and_compares(project, tmp_path, monkeypatch):
     monkeypatch.setenv("IDX_HOME", str(shutil.copytree(project, tmp_path / "home")))
     golden = tmp_path / "asked.jsonl"

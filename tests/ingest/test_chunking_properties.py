@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def cut(doc: ParsedDocument) -> Cut:
     return chunker.cut(doc)
 
 
+@pytest.mark.slow
 @settings(max_examples=133, deadline=None)
 @given(documents())
 @example(plain("\n\u0301 a"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def size(doc: ParsedDocument, span: ChunkSpan) -> int:
     return max(int(touching.sum()), -((span.start - span.end) // 8))
 
 
+@pytest.mark.slow
 @settings(max_examples=33, deadline=None)
 @given(documents())
 def test_chunks_cover_the_body_in_order_and_none_is_too_large(doc: ParsedDocument) -> None:
@@ -116,6 +118,7 @@ def test_cues_are_inside_their_chunk_in_order_and_give_it_its_times(doc: ParsedD
             assert all(cue.time_start <= cue.time_end for cue in span.cues)
 
 
+@pytest.mark.slow
 @settings(max_examples=33, deadline=None)
 @given(documents())
 def test_no_window_of_several_cues_is_much_longer_than_asked(doc: ParsedDocument) -> None:
@@ -157,6 +160,7 @@ def test_pages_are_those_of_the_document(doc: ParsedDocument) -> None:
         assert [span.start + at for at in span.page_breaks] == inside
 
 
+@pytest.mark.slow
 @settings(max_examples=33, deadline=None)
 @given(documents())
 def test_the_same_timed_document_is_always_cut_alike(doc: ParsedDocument) -> None:

@@ -215,6 +215,7 @@ def _take_down(folder: Path) -> None:
             (folder / "next").rename(top)
 
 
+@pytest.mark.slow
 def test_folders_may_be_nested_deeper_than_the_python_stack(deep_folder: Path) -> None:
     make(deep_folder, "a.md")
     assert listed(deep_folder) == ["a.md"]

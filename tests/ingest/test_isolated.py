@@ -64,6 +64,7 @@ def test_one_worker_serves_file_after_file():
     assert workers() == [first]
 
 
+@pytest.mark.slow
 def test_a_file_over_the_limit_of_time_is_a_read_error_and_the_next_one_is_read():
     with pytest.raises(ReadError, match=r"takes longer than 0\.2 s"):
         read(slow_notebook(), replace(DEFAULT_LIMITS, seconds=0.2))
@@ -83,6 +84,7 @@ def test_a_file_over_the_limit_of_size_is_not_read():
         read(b"x" * 11, replace(DEFAULT_LIMITS, document_bytes=10))
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_reader_is_a_read_error_and_the_next_file_is_read():
     slow = slow_notebook()
     readable()
@@ -210,6 +212,7 @@ list(read_file(Path(sys.argv[1]), "slow.ipynb"))
 """
 
 
+@pytest.mark.slow
 def test_the_worker_does_not_outlive_its_parent(tmp_path):
     (tmp_path / "slow.ipynb").write_bytes(slow_notebook())
     parent = subprocess.Popen(

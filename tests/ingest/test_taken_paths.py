@@ -83,6 +83,7 @@ def test_a_record_moved_to_another_file_is_there_after_the_update(
         assert texts(library) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_after_any_moves_an_update_has_what_a_new_build_has(tmp_path, folder, seed):
     chance, homes = random.Random(seed), itertools.count()

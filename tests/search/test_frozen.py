@@ -120,6 +120,7 @@ def test_no_v2_setting_changes_an_answer_or_the_index(indexed, encoder, changed)
     other.close()
 
 
+@pytest.mark.slow
 def test_an_index_built_under_other_v2_settings_is_the_same(tmp_path, notes, encoder):
     found = []
     for place, changed in enumerate(CHANGED):

@@ -117,6 +117,7 @@ def test_copies_of_one_content_are_all_found(serve, database):
         assert sorted(hit.path for hit in found) == ["a/copy.md", "b/copy.md"]
 
 
+@pytest.mark.slow
 def test_top_k_is_kept_to_and_the_legs_go_deeper(serve, database):
     for number in range(70):
         put(database, "many", f"{number}.md", f"apple {number}", title=f"Number {number}")
@@ -291,6 +292,7 @@ class Watcher:
         self.labels.append(label)
 
 
+@pytest.mark.slow
 def test_an_indexing_run_tells_how_far_it_is(serve, database):
     for number in range(70):
         put(database, "many", f"{number:02}.md", "text " * number + "end")

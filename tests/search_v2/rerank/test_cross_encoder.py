@@ -30,6 +30,7 @@ def reranker():
     return FastEmbedReranker(threads=1)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @needs_model
 def test_the_packaged_model_gives_the_published_scores(reranker):
@@ -49,6 +50,7 @@ def test_a_score_does_not_depend_on_what_else_is_asked(reranker):
     assert reranker.batch_size == 1
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @needs_model
 def test_an_answer_at_the_end_of_a_long_passage_is_read(reranker):
@@ -83,6 +85,7 @@ def test_the_model_loads_once_for_many_threads():
     assert KNOWN.module not in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @needs_model
 def test_a_folder_serves_as_the_model_and_its_quantised_weights_are_noticed(tmp_path, reranker):
