@@ -28,11 +28,13 @@ _COUNT = func.count()
 
 
 def find_damage(connection: Connection) -> str | None:
-    """Return the damage found by SQLite's own check; Postgres has none."""
+    """Return the damage found by SQLite's own checks; Postgres has none."""
     if is_postgres(connection):
         return None
     check = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars().all()
-    return None if check == ["ok"] else "; ".join(check)
+    lost = connection.exec_driver_sql("PRAGMA foreign_key_check").scalars().all()
+    orphans = [f"a row of {table} has no owner" for table in lost[:_SHOWN]]
+    return "; ".join(orphans if check == ["ok"] else check) or None
 
 
 @dataclass(frozen=True, slots=True)
