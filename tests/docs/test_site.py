@@ -60,6 +60,7 @@ def test_paths_of_docs_in_code_and_settings_exist():
             assert path in PAGES or path in WRITTEN, (place, path)
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
     if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed: pip install -c constraints.txt '.[docs]'")

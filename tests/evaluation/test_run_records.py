@@ -193,18 +193,6 @@ def test_a_key_changes_when_missing_vectors_are_added(tmp_path, notes):
         assert key_of(library.database) != first
 
 
-def test_a_run_is_reused_only_for_exactly_what_it_measured(database):
-    identity = {"pipeline": "v2", "rag_v2": {"rrf_k": 60}}
-    assert find_recorded_run(database, identity, QUERIES, "books", 10) is None
-    kept = keep(database, a_run(identity=identity))
-    assert find_recorded_run(database, identity, QUERIES, "books", 10) == kept
-    assert find_recorded_run(database, identity, QUERIES, "books", 20) is None
-    other = {"pipeline": "v2", "rag_v2": {"rrf_k": 61}}
-    assert find_recorded_run(database, other, QUERIES, "books", 10) is None
-    put(database, "books", "wrong.md", "changed")
-    assert find_recorded_run(database, identity, QUERIES, "books", 10) is None
-
-
 def test_the_newest_of_equal_runs_is_reused(database):
     early = keep(database, a_run(), now=NOW)
     late = keep(database, a_run(), now=NOW + 1)

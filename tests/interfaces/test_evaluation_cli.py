@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from catalog.evaluation import backends
 from catalog.evaluation import run_records as records
 from catalog.evaluation.backends import V2Backend
 from catalog.interfaces.cli import main
@@ -301,12 +300,6 @@ def test_a_comparison_that_is_refused_says_how_many_labels_have_no_document(cata
     assert "6 of 6 labelled documents are not in 'zoo'" in err
 
 
-def test_all_right_has_an_interval_with_a_width(catalog, golden):
-    code, out, err = catalog("eval", "--golden", golden, "--mode", "lexical", "--repeats", "0")
-    assert code == 0, err
-    assert "1.000 [0.886, 1.000]" in out  # 30 right of 30: 30 / (30 + 1.96²)
-
-
 def test_a_run_file_that_lists_a_document_twice_decides_nothing(catalog, golden, tmp_path):
     file = tmp_path / "twice.run"
     file.write_text("q01 Q0 aardvark.md 2 1.0 t\nq01 Q0 aardvark.md 1 9.0 t\n")
@@ -470,12 +463,6 @@ def test_eval_measures_what_is_named_in_that_order(catalog, few):
     assert told["against_last"][1]["difference"] > 0.5
 
 
-def test_eval_reports_failures(catalog, golden):
-    code, out, _ = catalog("eval", "--golden", golden, "--backend", "own_zoo:broken")
-    assert code == 0
-    assert "! own_zoo:broken failed on 1 queries, which score 0" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -575,29 +562,16 @@ def test_reuse_asks_nothing_again_while_nothing_changed(catalog, few, asked):
     assert len(asked) > 0, "without --reuse it is asked again"
 
 
-@pytest.mark.parametrize("change", ["document", "label", "depth", "code", "setting"])
-def test_a_run_is_not_reused_after_a_change(
-    catalog, few, template, tmp_path, monkeypatch, asked, change
-):
-    if change == "document":
-        zoo = shutil.copytree(template / "zoo", tmp_path / "zoo")
-        assert catalog("index", "build", zoo, "-d", "zoo")[0] == 0
+def test_a_run_is_not_reused_after_a_change(catalog, few, template, tmp_path, asked):
+    zoo = shutil.copytree(template / "zoo", tmp_path / "zoo")
+    assert catalog("index", "build", zoo, "-d", "zoo")[0] == 0
     base = ["eval", "--golden", few, "--mode", "lexical", "--reuse"]
     catalog(*base)
     asked.clear()
     _, _, err = catalog(*base)
     assert (asked, err.count("reusing run")) == ([], 1)
-    if change == "document":
-        (zoo / "yak.md").write_text("# The yak\n\nThe yak has moved.\n")
-        assert catalog("index", "update", "-d", "zoo")[0] == 0
-    elif change == "label":
-        few.write_text(few.read_text().replace('"grade": 3', '"grade": 2', 1))
-    elif change == "depth":
-        base += ["-k", "50"]
-    elif change == "setting":
-        base[3:5] = ["--backend", "lexical:max_chunks_per_doc=1"]
-    else:
-        monkeypatch.setattr(backends, "code_digest", lambda: "another release")
+    (zoo / "yak.md").write_text("# The yak\n\nThe yak has moved.\n")
+    assert catalog("index", "update", "-d", "zoo")[0] == 0
     _, _, err = catalog(*base)
     assert len(asked) > 0
     assert "reusing" not in err

@@ -12,6 +12,7 @@ from catalog.ingest.readers.registry import FORMATS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.interfaces.tools import call_tool
+from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from outlook_file import outlook_message
@@ -19,6 +20,7 @@ from reliability.opened_file import open_at, read_text
 from workbooks import workbook
 
 WORDS = ("quarry", "lantern", "meadow", "orchard", "pebble", "walnut", "thistle", "harbour")
+ODD = "cafe\u0301 na\u0308ive \U0001f469\u200d\U0001f52c ﬁre"
 FILLER = [f"Sentence {n} says more of what nobody asks for." for n in range(12)]
 """Enough that each word has passages of its own."""
 
@@ -262,6 +264,7 @@ TEXTS = {
     "windows.html": html().replace("\n", "\r\n"),
     "plain.txt": markdown(),
     "old.txt": markdown().replace("\n", "\r"),
+    "odd.txt": "\ufeff" + markdown().replace("naïve", ODD).replace("\n", "\r\n"),
     "code.py": markdown().replace("\n", "\n# "),
     "values.yaml": markdown().replace("\n", "\n# "),
     "data.json": json.dumps([[title, lines] for title, lines in paragraphs()], indent=2),
@@ -476,6 +479,15 @@ def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
                     and passage["is_whole"]
                 ):
                     assert (given["start"], given["end"]) == (place["start"], place["end"])
+
+
+@pytest.mark.slow
+def test_every_passage_and_snippet_is_the_text_that_its_offsets_name(engine):
+    for word in WORDS:
+        for hit in hits_of(engine, word):
+            document = find_document(engine.library.database, hit["source_doc_id"]).document
+            assert document.text[hit["start_offset"] : hit["end_offset"]] == hit["text"], hit
+            assert hit["snippet"].strip("… ") in document.text, hit
 
 
 def test_moved_lines_are_cited_at_their_new_place_under_the_same_ids(tmp_path):

@@ -1,7 +1,6 @@
 """Files whose text changed while size and date stayed: an update finds them."""
 
 import os
-import random
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
-from reliability.chaos import seeds
 
 OLD = 1_600_000_000  # seconds
 
@@ -107,60 +105,3 @@ def test_a_touched_file_gives_its_document_the_new_date_and_embeds_nothing(tmp_p
         page = DocumentCatalog(library).query(dataset="notes", sort="modified")
         assert [one.path for one in page.entries] == ["one.md", "two.md", "own.md"]
         assert [check for check in diagnose(library) if not check.ok] == []
-
-
-def passages(library) -> list[tuple[object, ...]]:
-    """Return what a user could tell two builds apart by: texts, dates and places."""
-    with library.database.read() as connection:
-        rows = connection.exec_driver_sql(
-            "SELECT d.path, d.dated, d.content_hash, c.chunk_id, c.text FROM documents d "
-            "JOIN chunks c ON c.document_id = d.id ORDER BY d.path, c.position"
-        )
-        dates = connection.exec_driver_sql(
-            "SELECT d.path, f.text_value FROM documents d JOIN document_fields f "
-            "ON f.document_id = d.id WHERE f.field = 'modified' ORDER BY d.path"
-        )
-        return [*map(tuple, rows), *map(tuple, dates)]
-
-
-def step(chance: random.Random, folder: Path) -> None:
-    """Do to the folder what restoring, copying, swapping and touching do."""
-    files = sorted(folder.glob("*.md"))
-    one, other = chance.sample(files, 2)
-    match chance.randrange(6):
-        case 0:
-            one.rename(folder / "spare")
-            other.rename(one)
-            (folder / "spare").rename(other)
-        case 1:
-            before = one.stat()
-            words = one.read_text().split()
-            one.write_text(" ".join(chance.sample(words, len(words))) + "\n")
-            os.utime(one, ns=(before.st_atime_ns, before.st_mtime_ns))
-        case 2 if not one.samefile(other):
-            shutil.copy2(other, one)
-        case 3:
-            os.utime(one, (OLD + chance.randrange(5) * 86_400,) * 2)
-        case 4:
-            one.chmod(chance.choice([0o600, 0o640]))
-        case 5:
-            other.unlink()
-            os.link(one, other)
-
-
-def test_after_any_swaps_copies_and_touches_an_update_equals_a_fresh_build(tmp_path):
-    for number, seed in enumerate(seeds()):
-        chance, base = random.Random(seed), tmp_path / str(number)
-        for name in "abcdef":
-            text = " ".join(chance.choices(["walrus", "otter", "mole"], k=6)) + "\n"
-            write(base / "notes", **{f"{name}_dot_md": text})
-            os.utime(base / "notes" / f"{name}.md", (OLD, OLD))
-        with open_library(base / "home") as library:
-            Indexer(library).build(base / "notes", "notes")
-            for round_ in range(2):
-                for _ in range(chance.randrange(1, 4)):
-                    step(chance, base / "notes")
-                Indexer(library).update("notes")
-                with open_library(base / f"fresh{round_}") as fresh:
-                    Indexer(fresh).build(base / "notes", "notes")
-                    assert passages(library) == passages(fresh), f"IDX_TEST_SEED={seed}"

@@ -177,9 +177,9 @@ class History:
     def reread(self):
         self.update(reread=True)
 
-    OF_FILES = (write, write, write, remove, rename, rename, swap, touch, keep_copy, put_back)
+    OF_FILES = (write, write, write, remove, rename, rename, swap, swap_alike, touch, keep_copy,
+                put_back)  # fmt: skip
     OF_STORES = (export, export, take_in, take_in, take_in, back_up, restore, update, reread)
-    NOT_NOTICED = (swap_alike,)  # yet: an update goes by size and date
 
     def step(self):
         act = self.chance.choice(self.chance.choice((self.OF_FILES, self.OF_STORES)))

@@ -139,10 +139,6 @@ def test_a_body_that_is_not_said_to_be_json_is_refused_with_what_to_say(engine, 
     }
 
 
-def test_the_methods_of_an_address_are_reported_together(engine, asked):
-    assert asked(engine, "DELETE", "/v1/search").headers["allow"] == "GET, POST"
-
-
 @pytest.mark.parametrize(
     ("kind", "status"),
     [

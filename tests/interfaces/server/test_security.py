@@ -261,10 +261,6 @@ def test_a_body_beyond_the_limit_is_refused_whether_or_not_it_tells_its_length(c
         assert answer.content == content
 
 
-def test_a_body_in_pieces_arrives_whole():
-    assert asked(method="POST", content=in_pieces(3, 4)).content == b"x" * 7
-
-
 def test_the_body_is_not_read_before_the_token_is_checked():
     sent = []
 
