@@ -11,8 +11,8 @@ from catalog.retrieval.citations import (
     format_shown_place,
 )
 from catalog.retrieval.fusion import RankedList, rrf
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.shape import to_result
+from catalog.retrieval.snippets import Passage
 
 NOWHERE = Locator()
 

@@ -5,8 +5,8 @@ import pytest
 from catalog.core.query import parse_query
 from catalog.library.indexing import Indexer
 from catalog.retrieval.legs import Question, plan_legs
+from catalog.retrieval.parts import StageLog
 from catalog.retrieval.search import find
-from catalog.retrieval.stages import StageLog
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.restriction import Restriction
 from fakes import open_library, write

@@ -9,9 +9,9 @@ from catalog.core.documents import Chunk, Locator
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
 from catalog.retrieval.fusion import OTHER_JOINTS, FoundWords, RankedList, rrf
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import find_words, how_written, keywords_of, looks_like_name
 from catalog.retrieval.select import prefer_words
+from catalog.retrieval.snippets import Passage
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex

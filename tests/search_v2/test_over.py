@@ -28,7 +28,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from catalog.core.errors import EngineError, InputError, StageFailedError
 from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.parts import StageLog
 from catalog.search.embed_model import ResilientEmbedding
 from catalog.search_v2 import (
     CatalogRetriever,

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from catalog.core.documents import Chunk, Locator
 from catalog.retrieval.fusion import FusedHit, ListContribution, RankedList
-from catalog.retrieval.passages import Passage
+from catalog.retrieval.snippets import Passage
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.postprocessors import (
     DistinctText,

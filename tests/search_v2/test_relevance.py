@@ -10,7 +10,6 @@ import pytest
 from catalog.core.documents import Chunk, Locator
 from catalog.retrieval.fusion import FoundWords, RankedList, adaptive, relative_score, rrf
 from catalog.retrieval.parts import SearchParts
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.relevance import (
     WORDS_ONLY,
     Calibration,
@@ -21,6 +20,7 @@ from catalog.retrieval.relevance import (
     packaged_calibration,
     save_calibration,
 )
+from catalog.retrieval.snippets import Passage
 from catalog.store.restriction import Spread
 from fakes import open_library
 

@@ -23,8 +23,8 @@ from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
+from catalog.retrieval.parts import StageLog
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:

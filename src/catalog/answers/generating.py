@@ -43,9 +43,9 @@ from catalog.core.params import KINDS, ArtifactKind, GenerateParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
 from catalog.llm import LanguageModel
+from catalog.retrieval.parts import StageLog
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults

@@ -1,25 +1,14 @@
-"""Caches of models' answers: vectors in memory, expansions and scores in the store."""
+"""A cache of models' answers in the store: expansions and scores."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
-from catalog.core.lru_cache import LRUCache
 from catalog.store import Database, llm_cache
-from catalog.store.embedding_cache import Side
 from catalog.store.llm_cache import CacheEntry, Kind
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from catalog.embedding.model import EmbeddingModel
-
-    Vector = npt.NDArray[np.float32]
 
 
 class ModelCache:
@@ -55,28 +44,3 @@ class ModelCache:
         with suppress(StoreError), self._database.write(wait=False) as connection:
             llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
-
-
-class QueryVectors:
-    """Embed queries through a cache in memory of the ``size`` last ones, keyed by side and text.
-
-    ``model_ms`` is the model's time in milliseconds since the object was made.
-    """
-
-    def __init__(self, model: EmbeddingModel, size: int) -> None:
-        self.model, self.model_ms = model, 0.0
-        self._memory: LRUCache[tuple[Side, str], Vector] = LRUCache(size)
-
-    def embed(self, query: str, side: Side = "query") -> tuple[Vector, bool]:
-        """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
-
-        ``side="document"`` embeds it like a passage, for hypothetical documents.
-        """
-        if (vector := self._memory.get((side, query))) is not None:
-            return vector, True
-        model, started = self.model, time.perf_counter()
-        prefix = model.query_prefix if side == "query" else model.document_prefix
-        vector = model.embed_alone(prefix + query, is_passage=side == "document")
-        self.model_ms += (time.perf_counter() - started) * 1000
-        self._memory.put((side, query), vector)
-        return vector, False

@@ -21,8 +21,7 @@ from catalog.core.errors import (
 from catalog.core.params import Mode
 from catalog.core.query import SubQuery, SubQueryKind
 from catalog.retrieval.fusion import Leg
-from catalog.retrieval.parts import SearchParts
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.parts import SearchParts, StageLog
 from catalog.store.chunks import require_dataset
 from catalog.store.derived import Following
 from catalog.store.embedding_cache import require_fingerprint

@@ -1,31 +1,41 @@
-"""The parts of a search: models, caches and calibrations over one library."""
+"""The parts of a search: models and calibrations over one library, and the report of its steps."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from catalog.core.errors import ConfigError
+from catalog.core.errors import ConfigError, StageFailedError
 from catalog.core.lru_cache import LRUCache
+from catalog.core.results import StageReport
+from catalog.core.retrieval_events import tell_failure, tell_fallback
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.retrieval.caches import ModelCache, QueryVectors
+from catalog.retrieval.caches import ModelCache
 from catalog.retrieval.fusion import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from sqlalchemy import Connection
 
+    from catalog.embedding.model import EmbeddingModel
     from catalog.llm import LanguageModel
     from catalog.retrieval.expansion import Expander, ExpansionSource
     from catalog.retrieval.rerank import Reranker
-    from catalog.retrieval.stages import OnStage
+    from catalog.store.embedding_cache import Side
     from catalog.store.engines import LexicalEngine, VectorEngine
     from catalog.store.filter_sql import DatasetNames
+
+    Vector = npt.NDArray[np.float32]
 
 _PROBES = 64  # passages read for a dataset's languages if its engine has none
 _BALANCES = 64  # datasets whose balance is kept
@@ -33,6 +43,8 @@ _RERANKER_SETTINGS = {  # the budget is also how long a request may take
     *("rerank_provider", "rerank_model", "rerank_url", "rerank_api_key", "rerank_budget_ms")
 }
 _STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
+Status = Literal["ran", "skipped", "failed"]
+OnStage = Callable[[StageReport], object]
 
 
 class SearchParts:
@@ -195,3 +207,93 @@ class SearchParts:
             threads=embedding.threads,
             offline=embedding.offline,
         )
+
+
+class QueryVectors:
+    """Embed queries through a cache in memory of the ``size`` last ones, keyed by side and text.
+
+    ``model_ms`` is the model's time in milliseconds since the object was made.
+    """
+
+    def __init__(self, model: EmbeddingModel, size: int) -> None:
+        self.model, self.model_ms = model, 0.0
+        self._memory: LRUCache[tuple[Side, str], Vector] = LRUCache(size)
+
+    def embed(self, query: str, side: Side = "query") -> tuple[Vector, bool]:
+        """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
+
+        ``side="document"`` embeds it like a passage, for hypothetical documents.
+        """
+        if (vector := self._memory.get((side, query))) is not None:
+            return vector, True
+        model, started = self.model, time.perf_counter()
+        prefix = model.query_prefix if side == "query" else model.document_prefix
+        vector = model.embed_alone(prefix + query, is_passage=side == "document")
+        self.model_ms += (time.perf_counter() - started) * 1000
+        self._memory.put((side, query), vector)
+        return vector, False
+
+
+class StageLog:
+    """Collect stage reports; with ``strict`` a failure or fallback raises at once.
+
+    ``on_stage`` gets each report as soon as its step ends: names and times, and a note for people.
+    """
+
+    def __init__(self, *, strict: bool = False, on_stage: OnStage | None = None) -> None:
+        self.strict, self._on_stage = strict, on_stage
+        self.reports: list[StageReport] = []
+
+    def fork(self) -> StageLog:
+        """Return an empty log of the same strictness, for work that may be repeated."""
+        return StageLog(strict=self.strict, on_stage=self._on_stage)
+
+    @contextmanager
+    def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:
+        """Time a step and report it; the texts in the yielded list become its note.
+
+        If the search ``survives`` an error, it is reported as the step's failure and not raised.
+        """
+        notes, started = list[str](), time.perf_counter()
+        try:
+            yield notes
+        except survives as error:
+            self.failed(name, (time.perf_counter() - started) * 1000, error)
+        else:
+            self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
+
+    def ran(self, name: str, ms: float, note: str = "") -> None:
+        """Report that the step did its work."""
+        self._add(name, "ran", ms, note)
+
+    def skipped(self, name: str, note: str) -> None:
+        """Report that the step was left out, with the reason."""
+        self._add(name, "skipped", 0.0, note)
+
+    def failed(self, name: str, ms: float, error: BaseException) -> None:
+        """Report that the step failed and the search goes on without it; ``strict`` raises."""
+        self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
+        tell_failure(name, error)
+        if self.strict:
+            raise StageFailedError(f"stage {name} failed: {error}") from error
+
+    def fell_back(self, name: str, note: str, *, reason: str) -> None:
+        """Tell that the step worked in another way than the settings say; ``strict`` raises.
+
+        ``reason`` is logged, so it must not quote a query or a document.
+        """
+        tell_fallback(name, reason)
+        if self.strict:
+            raise StageFailedError(f"stage {name} fell back: {note}")
+
+    def log_failures(self, log: logging.Logger) -> None:
+        """Log a warning for each failed step, for callers that do not see the stages."""
+        for one in self.reports:
+            if one.status == "failed":
+                log.warning("%s failed, the search continues without it: %s", one.name, one.note)
+
+    def _add(self, name: str, status: Status, ms: float, note: str) -> None:
+        report = StageReport(name=name, status=status, ms=round(ms, 3), note=note)
+        self.reports.append(report)
+        if self._on_stage is not None:
+            self._on_stage(report)

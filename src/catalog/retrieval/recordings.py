@@ -22,8 +22,7 @@ from catalog.core.documents import Chunk, Cue
 from catalog.core.results import TIMED_MODALITIES, Evidence, EvidenceLine
 from catalog.core.text import counted, format_timecode
 from catalog.retrieval.citations import recording_link
-from catalog.retrieval.passages import Passage
-from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.snippets import Passage, find_snippet
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,

@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.results import Certainty
 from catalog.retrieval.fusion import NO_WORDS
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import cover_of, has_other_forms, how_written, keywords_of
+from catalog.retrieval.snippets import Passage
 from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:

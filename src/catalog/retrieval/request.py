@@ -23,8 +23,7 @@ from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, roles_in_force
-from catalog.retrieval.parts import SearchParts
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.parts import SearchParts, StageLog
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.listing import (
     allowed_documents,

@@ -42,9 +42,7 @@ from catalog.retrieval.legs import (
     plan_legs,
     ranking,
 )
-from catalog.retrieval.nothing_found import explain_nothing, find_nearest, tell_searched
-from catalog.retrieval.parts import SearchParts
-from catalog.retrieval.passages import Passage
+from catalog.retrieval.parts import OnStage, SearchParts, StageLog
 from catalog.retrieval.query_words import find_words, keywords_of
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
@@ -61,9 +59,8 @@ from catalog.retrieval.select import (
     share_of,
     shares_of,
 )
-from catalog.retrieval.shape import to_result
-from catalog.retrieval.snippets import find_snippet
-from catalog.retrieval.stages import OnStage, StageLog
+from catalog.retrieval.shape import explain_nothing, find_nearest, tell_searched, to_result
+from catalog.retrieval.snippets import Passage, find_snippet
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole

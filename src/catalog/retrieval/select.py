@@ -15,9 +15,9 @@ from catalog.core.results import Recency
 from catalog.core.text import limit_marks
 from catalog.core.tokens import TokenCounter
 from catalog.retrieval.fusion import AS_WRITTEN, HAS_WORDS
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import cover_of, how_written, keywords_of, looks_like_name
 from catalog.retrieval.recordings import frame_text
+from catalog.retrieval.snippets import Passage
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 from catalog.store.lexical.languages import language_of_letters
 from catalog.store.restriction import read_sizes

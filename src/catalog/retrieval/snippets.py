@@ -1,14 +1,17 @@
-"""Find the part of a passage to show: whole lines around the best sentence."""
+"""Passages as searches work on them, and the part to show: lines around the best sentence."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, Cue, Locator, locate
+from catalog.core.query import SubQueryKind
+from catalog.core.results import Certainty, Evidence, Recency, Reranked
 from catalog.ingest.chunking.boundaries import Line, is_joined, iter_lines, sentence_spans
+from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.query_words import (
     Match,
     QueryWords,
@@ -17,6 +20,10 @@ from catalog.retrieval.query_words import (
     query_words,
     unite,
 )
+from catalog.store.document_names import document_key
+
+if TYPE_CHECKING:
+    from catalog.store.restriction import Restriction
 
 _PLAIN_WORD = re.compile(r"\w+")
 _MARKUP = 20  # characters that a heading's line may have beyond its title
@@ -38,6 +45,34 @@ class Snippet(NamedTuple):
     moment: float | None = None
     page: int | None = None
     best: tuple[int, int] = (0, 0)
+
+
+class Passage(NamedTuple):
+    """A stored chunk that a search found, with its score and the parts of the score."""
+
+    chunk: Chunk
+    score: float
+    fused: FusedHit
+    kinds_answered: frozenset[SubQueryKind] = frozenset()
+    reranked: Reranked | None = None
+    relevance: float | None = None
+    certainty: Certainty | None = None
+    restriction: Restriction | None = None
+    snippet: Snippet | None = None
+    evidence: Evidence | None = None
+    repeats_evidence: bool = False  # an earlier passage has the evidence already
+    recency: Recency | None = None
+    copies: tuple[Chunk, ...] = ()  # passages that say the same
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The passage's chunk, then those of its copies."""
+        return (self.chunk, *self.copies)
+
+    @property
+    def document(self) -> str:
+        """The key of its document; the files of one recording are one document."""
+        return document_key(self.chunk)
 
 
 def find_snippet(chunk: Chunk, query: str, max_chars: int, phrases: Sequence[str] = ()) -> Snippet:

@@ -28,7 +28,7 @@ from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.parts import StageLog
 from catalog.search_v2.fused_retrievers import is_own
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,

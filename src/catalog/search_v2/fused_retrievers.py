@@ -25,8 +25,8 @@ from catalog.core.arguments import check_params, parameter_names
 from catalog.core.errors import EngineError, InputError
 from catalog.core.params import AskParams, SearchParams
 from catalog.retrieval.fusion import FusedHit, RankedList, rrf
+from catalog.retrieval.parts import StageLog
 from catalog.retrieval.request import search_arguments
-from catalog.retrieval.stages import StageLog
 
 _log = logging.getLogger(__name__)
 _BM25 = "llama_index.retrievers.bm25"

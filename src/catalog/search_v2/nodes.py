@@ -26,9 +26,9 @@ from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import format_evidence
 from catalog.retrieval.shape import find_link
+from catalog.retrieval.snippets import Passage
 from catalog.store import Database
 from catalog.store.chunks import find_neighbours
 

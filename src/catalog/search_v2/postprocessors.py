@@ -16,7 +16,6 @@ from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
 from catalog.core.errors import CatalogError
 from catalog.core.tokens import CharTokenCounter, TokenCounter
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.recordings import add_evidence
 from catalog.retrieval.rerank.scoring import (
     BlendName,
@@ -31,6 +30,7 @@ from catalog.retrieval.select import (
     select_by_keyword,
 )
 from catalog.retrieval.shared import shared_service
+from catalog.retrieval.snippets import Passage
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
 )

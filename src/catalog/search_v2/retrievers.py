@@ -29,7 +29,7 @@ from catalog.retrieval.legs import (
     expand,
     plan_legs,
 )
-from catalog.retrieval.parts import SearchParts
+from catalog.retrieval.parts import SearchParts, StageLog
 from catalog.retrieval.request import (
     read_request,
     search_arguments,
@@ -37,7 +37,6 @@ from catalog.retrieval.request import (
 )
 from catalog.retrieval.search import find, question_about
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import (
     FusedRetrievers,
     FusionRetriever,

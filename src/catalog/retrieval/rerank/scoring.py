@@ -21,8 +21,8 @@ from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
 from catalog.core.tokens import TokenCounter
-from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import language_of_words, query_words
+from catalog.retrieval.snippets import Passage
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
