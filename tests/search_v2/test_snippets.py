@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from unicodedata import normalize
 
 import pytest
 from hypothesis import example, given, settings
@@ -291,6 +292,9 @@ def best_of_every_sentence(text, query):
         ("会議は三時に始まります。図書館では本を借りられます。", "図書館で借りる",
          ["図書館で", "借り"]),
         ("Книги привезли в пятницу. Читатели пришли.", "читатель", ["Читатели"]),
+        ("ｺﾝﾋﾟｭｰﾀ を使う人は多い。", "コンピュータ", ["ｺﾝﾋﾟｭｰﾀ"]),  # of half width
+        (normalize("NFD", "한국어 문서를 검색"), "한국어", [normalize("NFD", "한국어")]),
+        ("A foo.bar or foo-baz, not a bar.", "foobar", ["foo.bar"]),
     ],
 )  # fmt: skip
 def test_words_are_marked_in_the_forms_of_the_passages_language(text, query, shown):

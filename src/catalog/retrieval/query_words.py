@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from itertools import chain, compress, pairwise
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from catalog.store.engines import LexicalEngine
 
 _SCRIPTS = re.compile(f"({UNSPACED.pattern})|{UNSPACED.pattern.replace('[', '[^', 1)}")
-_END = r"\s;:()"  # what ends a piece of text, which is a word or several with joints
-_AFTER = r""".,!?'"\]}"""  # signs after a plain word
+_GAPS = str.maketrans(dict.fromkeys("\t\n\v\f\r\x1c\x1d\x1e\x1f;:()", " "))  # between pieces
+_JOINTS = "-.,_'"  # within a word
+_UNJOINED = str.maketrans(dict.fromkeys(_JOINTS))
+_PIECES, _SHORT = 20_000, 64  # pieces whose tokens are cached, and the longest of these
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
@@ -57,6 +59,10 @@ class Match(NamedTuple):
     start: int
     end: int
     tokens: int
+
+
+Part = tuple[int, int, Sequence[str]]
+"""A word ``piece[start:end]`` of a piece of text, and its tokens."""
 
 
 def unite(tokens: Iterable[int]) -> int:
@@ -94,11 +100,29 @@ class QueryWords:
         In scripts without spaces a word would be half a sentence; only the matching characters are
         returned.
         """
-        matches, together = list[Match](), self.together
-        for piece in _pieces_with(tuple(self.tokens)).finditer(text) if self.tokens else ():
-            at = piece.start()
-            of_piece = _matches_in(self, piece[0])
-            matches += [Match(at + low, at + high, bits) for low, high, bits in of_piece]
+        matches, together, bit_of = list[Match](), self.together, self.tokens
+        parts_of, is_foreign = _analysis(self.language), bit_of.keys().isdisjoint
+        # every character stays at its place; "?" stands for those beyond ASCII
+        plain = text.encode("ascii", "replace").decode().translate(_GAPS).lower()
+        plain = plain.replace(", ", "  ").replace(". ", "  ") + " "
+        heads, bare, ends = _heads(tuple(bit_of)), plain.translate(_UNJOINED), dict[int, int]()
+        if any(bare.count(head) > plain.count(head) for head in heads):  # foobar for foo.bar
+            heads = (*heads, *_JOINTS)
+        for head in heads:
+            at = plain.find(head)
+            while at >= 0:
+                first, end = plain.rfind(" ", 0, at) + 1, plain.find(" ", at)
+                ends[first] = end
+                at = plain.find(head, end)
+        for at, end in sorted(ends.items()):
+            for low, high, tokens in parts_of(text[at:end]):
+                if is_foreign(tokens):
+                    continue
+                bits, start = unite([bit_of.get(token, 0) for token in tokens]), at + low
+                if matches and start <= matches[-1].end:
+                    start, _, before = matches.pop()
+                    bits |= before
+                matches.append(Match(start, at + high, bits))
         if not together:
             return matches
         joined = {
@@ -127,44 +151,36 @@ class QueryWords:
 
 
 @cache
-def _passage_analyzer(language: str) -> Analyzer:
-    return analyzers_of([language], is_passage=True)[0]
+def _analysis(language: str) -> Callable[[str], tuple[Part, ...]]:
+    """Return a function that finds the parts of a piece of text with their tokens."""
+    tokens_of = analyzers_of([language], is_passage=True)[0].tokens
 
+    def analyse(piece: str) -> tuple[Part, ...]:
+        parts = list[Part]()
+        for run in _SCRIPTS.finditer(piece):
+            first, end = run.span()
+            if run[1] is None:
+                inner = WORD.finditer(piece, first, end)
+                parts += [(*word.span(1), tokens_of(word[1])) for word in inner]
+            else:  # without spaces: characters and pairs of them
+                spans = [(at, at + size) for at in range(first, end) for size in (1, 2)]
+                parts += [(a, b, [fold(piece[a:b])]) for a, b in spans if b <= end]
+        return tuple(parts)
 
-@lru_cache(maxsize=5_000)  # the passages of a search share many words
-def _matches_in(words: QueryWords, piece: str) -> list[Match]:
-    found, bit_of = list[Match](), words.tokens
-    tokens_of = _passage_analyzer(words.language).tokens_of
-    parts: list[tuple[int, int, Sequence[str]]] = []
-    for run in _SCRIPTS.finditer(piece):
-        first, end = run.span()
-        if run[1] is None:
-            inner = WORD.finditer(piece, first, end)
-            parts += [(*word.span(1), tokens_of([word[1]])) for word in inner]
-        else:  # without spaces: characters and pairs of them
-            spans = [(at, at + size) for at in range(first, end) for size in (1, 2)]
-            parts += [(low, high, [fold(piece[low:high])]) for low, high in spans if high <= end]
-    for start, end, tokens in parts:
-        if bits := unite([bit_of[token] for token in tokens if token in bit_of]):
-            if found and start <= found[-1].end:
-                start, _, before = found.pop()
-                bits |= before
-            found.append(Match(start, end, bits))
-    return found
+    kept = lru_cache(_PIECES)(analyse)  # passages share most of their words
+    return lambda piece: kept(piece) if len(piece) <= _SHORT else analyse(piece)
 
 
 @lru_cache(maxsize=64)
-def _pieces_with(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern of pieces of text that may have one of the tokens.
+def _heads(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first letters of words that may have one of these tokens, and ``?`` for others.
 
-    A plain word begins with the same letters as its stem. Short stems may also have another letter:
-    ``age`` of aging, ``sky`` of skies, ``die`` of dying. A piece with joints, digits, capitals
-    inside or letters beyond ASCII may have any token.
+    A word begins with the same letters as its stem. Short stems may also have another letter:
+    ``age`` of aging, ``sky`` of skies, ``die`` of dying.
     """
-    heads = {one[: max(2 + (len(one) > 3), min(5, len(one) - 2))] for one in tokens}
-    spelt = "|".join(sorted(re.sub("[iy]$", "[iy]", re.escape(head)) for head in heads))
-    other = rf"[A-Za-z]?+[a-z]*+[{_AFTER}]*+[^{_END}{_AFTER}]"
-    return re.compile(rf"(?<![^{_END}])[!-'*-/<-@\[-^`{{-~]*+(?:(?i:{spelt})|{other})[^{_END}]*+")
+    heads = (one[: max(2 + (len(one) > 3), min(5, len(one) - 2))].lower() for one in tokens)
+    ways = ([head[:-1] + end for end in "iy"] if head[-1] in "iy" else [head] for head in heads)
+    return tuple(dict.fromkeys(("?", *chain.from_iterable(ways))))
 
 
 @lru_cache(maxsize=256)
