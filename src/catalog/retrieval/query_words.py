@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _SCRIPTS = re.compile(f"({UNSPACED.pattern})|{UNSPACED.pattern.replace('[', '[^', 1)}")
 _GAPS = str.maketrans(dict.fromkeys("\t\n\v\f\r\x1c\x1d\x1e\x1f;:()", " "))  # between pieces
 _JOINTS = "-.,_'"  # within a word
+_JOINT = re.compile(r"[-.,_']+\w{1,4}")  # and letters of the next part
 _UNJOINED = str.maketrans(dict.fromkeys(_JOINTS))
 _PIECES, _SHORT = 20_000, 64  # pieces whose tokens are cached, and the longest of these
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
@@ -101,28 +102,29 @@ class QueryWords:
         returned.
         """
         matches, together, bit_of = list[Match](), self.together, self.tokens
-        parts_of, is_foreign = _analysis(self.language), bit_of.keys().isdisjoint
+        parts_of, heads, ends = _analysis(self.language), _heads(tuple(bit_of)), dict[int, int]()
         # every character stays at its place; "?" stands for those beyond ASCII
         plain = text.encode("ascii", "replace").decode().translate(_GAPS).lower()
         plain = plain.replace(", ", "  ").replace(". ", "  ") + " "
-        heads, bare, ends = _heads(tuple(bit_of)), plain.translate(_UNJOINED), dict[int, int]()
-        if any(bare.count(head) > plain.count(head) for head in heads):  # foobar for foo.bar
+        near = " ".join([plain[max(0, it.start() - 4) : it.end()] for it in _JOINT.finditer(plain)])
+        bare = near.translate(_UNJOINED)
+        if any(bare.count(head) > near.count(head) for head in heads):  # foobar for foo.bar
             heads = (*heads, *_JOINTS)
         for head in heads:
             at = plain.find(head)
             while at >= 0:
-                first, end = plain.rfind(" ", 0, at) + 1, plain.find(" ", at)
-                ends[first] = end
+                ends[plain.rfind(" ", 0, at) + 1] = end = plain.find(" ", at)
                 at = plain.find(head, end)
         for at, end in sorted(ends.items()):
             for low, high, tokens in parts_of(text[at:end]):
-                if is_foreign(tokens):
-                    continue
-                bits, start = unite([bit_of.get(token, 0) for token in tokens]), at + low
-                if matches and start <= matches[-1].end:
+                start, bits = at + low, 0
+                for token in tokens:
+                    bits |= bit_of.get(token, 0)
+                if matches and bits and start <= matches[-1].end:
                     start, _, before = matches.pop()
                     bits |= before
-                matches.append(Match(start, at + high, bits))
+                if bits:
+                    matches.append(Match(start, at + high, bits))
         if not together:
             return matches
         joined = {
@@ -180,7 +182,8 @@ def _heads(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """
     heads = (one[: max(2 + (len(one) > 3), min(5, len(one) - 2))].lower() for one in tokens)
     ways = ([head[:-1] + end for end in "iy"] if head[-1] in "iy" else [head] for head in heads)
-    return tuple(dict.fromkeys(("?", *chain.from_iterable(ways))))
+    every = {"?", *chain.from_iterable(ways)}
+    return tuple(one for one in every if not any(it in one for it in every - {one}))
 
 
 @lru_cache(maxsize=256)

@@ -36,9 +36,9 @@ def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
 
 
 END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these
-_END = re.compile(
-    r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|\Z)"""  # Latin, Cyrillic, Greek
-    r"""|[。！？｡]++[」』”’）】]*+"""  # Chinese, Japanese
+_END = re.compile(  # a search skips quickly to its first character
+    r"""[.!?…。！？｡](?:(?<=[.!?…])(?<![.!?…].)[.!?…]*+["'”’»)\]]*+(?=\s|\Z)"""
+    r"""|(?<=[。！？｡])[。！？｡]*+[」』”’）】]*+)"""  # Chinese, Japanese
 )
 _TEXT = re.compile(r"\S")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘«]*\Z")
@@ -58,13 +58,10 @@ _GERMAN_MONTH = re.compile(
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
     """Yield offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins."""
-    for terminator in _END.finditer(text, start, end):
-        following = _TEXT.search(text, terminator.end(), end)
-        if following is None:
-            return
-        is_mark = unicodedata.combining(following.group())
-        if not is_mark and _ends_sentence(text, terminator, following.start()):
-            yield following.start()
+    for mark in _END.finditer(text, start, end):
+        at = skip_space(text, mark.end(), end)
+        if at < end and not unicodedata.combining(text[at]) and _ends_sentence(text, mark, at):
+            yield at
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
@@ -87,6 +84,8 @@ def _ends_sentence(text: str, terminator: re.Match[str], following: int) -> bool
     if text[following].islower():
         return False
     dot = terminator.start()
+    if dot > 7 and text[dot - 7 : dot].isalpha():  # no abbreviation is so long
+        return True
     match = _WORD_BEFORE.search(text[max(0, dot - _LONGEST_ABBREVIATION) : dot])
     word = match.group().casefold() if match else ""
     if word.isdigit():  # in a list, or a German date: am 30. Mai
