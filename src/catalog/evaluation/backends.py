@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
+    from catalog.search.dataset_index import LoadedIndex
 
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
@@ -164,9 +165,16 @@ class V1Backend:
     def __init__(self, settings: Settings, tell: Tell) -> None:
         from catalog.search.service import SearchService
 
+        class KeptIndex(SearchService):
+            """Answer from an index that is loaded until ``index`` has replaced it."""
+
+            def _current_index(self, dataset: str, progress: Progress | None = None) -> LoadedIndex:
+                kept = self._indexes.get(dataset) if progress is None else None
+                return kept or super()._current_index(dataset, progress)
+
         self.name = "v1"
         self._settings, self._tell = settings, tell
-        self._service = SearchService(settings)
+        self._service = KeptIndex(settings)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from catalog.core.errors import DocumentNotFoundError, NotReadyError
 from catalog.core.scope import asked_as
 from catalog.core.settings import AnswerSettings
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.files import draw_page
+from catalog.interfaces.server.page.search import score_bars
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 from ingest.test_readers_pdf_right_to_left import ARABIC, HEBREW, pdf_of, placed
@@ -407,14 +407,6 @@ def test_bars_of_a_reranked_score_add_up_in_a_second_group():
     assert [(one["x"], one["width"]) for one in groups[0]["bars"]] == [(0.0, 33.33), (0.0, 100.0)]
     assert [one["value"] for one in groups[1]["bars"]] == [0.2, 0.6]
     assert groups[1]["total"] == 0.8
-
-
-def test_legs_begin_together_and_the_next_stage_after_the_longer():
-    stages = [("scope", 10.0), ("lexical", 20.0), ("vector", 60.0), ("fuse", 30.0)]
-    shown = waterfall({"name": name, "ms": ms, "status": "ran", "note": ""} for name, ms in stages)
-    assert [(one["x"], one["width"]) for one in shown] == [
-        (0.0, 10.0), (10.0, 20.0), (10.0, 60.0), (70.0, 30.0),
-    ]  # fmt: skip
 
 
 def test_every_result_has_its_bars_and_the_search_its_stages(asked, vault):

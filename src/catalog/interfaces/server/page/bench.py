@@ -6,12 +6,12 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -28,7 +28,6 @@ from catalog.evaluation.golden import (
 )
 from catalog.evaluation.golden_files import changing_golden, describe_problems, load_golden, next_id
 from catalog.evaluation.judging import add_judgement, add_preference
-from catalog.ingest.sync_report import Silent
 from catalog.library.names import roles_in_force
 from catalog.store.chunks import find_by_path, list_paths
 from catalog.store.restriction import read_stamp
@@ -39,9 +38,10 @@ if TYPE_CHECKING:
 LEGS = ("lexical", "vector")
 OWN = ("v2", "v1", *LEGS)
 DEPTH = 30  # passages asked of a backend
-_WAIT_SECONDS = 5.0  # for a backend that another request uses, or that builds an index
+_WAIT_SECONDS = 5.0  # for a backend that another request uses
+_READY_SECONDS = 2.0  # for a backend that is made ready, before its progress is shown
 _NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
-_RANKINGS, _LISTS, _PAGES = 500, 20_000, 5000  # that are remembered
+_RANKINGS, _PAGES = 1000, 5000  # that are remembered
 TOP = 10  # documents of a list that are shown, and compared for the queue
 
 
@@ -65,6 +65,32 @@ class Shown:
     is_new: bool = False
 
 
+@dataclass(eq=False)
+class _Opening:
+    """A backend that is made ready for a state of a dataset, and its progress."""
+
+    stamp: Hashable
+    ready: Future[SearchBackend] = field(default_factory=Future)
+    total: float = 0.0
+    done: float = 0.0
+    at: str = ""
+
+    def start(self, total: float, doing: str = "", *, then: str = "") -> None:  # noqa: ARG002
+        self.total, self.done = total, 0.0
+
+    def advance(self, amount: float, label: str, counts: str = "") -> None:  # noqa: ARG002
+        self.done += amount
+
+    def run(self, load: Callable[[], SearchBackend], dataset: str) -> None:
+        try:
+            backend = load()
+            backend.prepare(dataset, self)
+            self.at = f"{_now()[:16].replace('T', ' ')} UTC"
+            self.ready.set_result(backend)
+        except BaseException as error:  # noqa: BLE001 - of a user's search; whoever waits gets it
+            self.ready.set_exception(error)
+
+
 class Bench:
     """Backends, opened when first asked, and the folder of the golden sets. Thread-safe.
 
@@ -74,12 +100,10 @@ class Bench:
     def __init__(self, library: Library, specs: Sequence[str], folder: Path) -> None:
         self.specs = tuple(dict.fromkeys((*OWN, *specs)))
         self.library, self._folder = library, folder
-        self._backends, self._loading = Backends(library), Lock()
-        self._threads = ThreadPoolExecutor(thread_name_prefix="catalog-compare")
-        self._open: dict[tuple[str, str], tuple[Hashable, Future[SearchBackend]]] = {}
+        self._backends, self._loading, self._opening = Backends(library), Lock(), Lock()
+        self._open: dict[tuple[str, str], tuple[_Opening | None, _Opening]] = {}
         self._locks = {spec: Lock() for spec in self.specs}
         self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_RANKINGS)
-        self._lists: LRUCache[tuple[Hashable, ...], tuple[str, ...]] = LRUCache(_LISTS)
         self._shown: LRUCache[str, Shown] = LRUCache(_PAGES)
 
     def require_owner(self) -> None:
@@ -87,19 +111,25 @@ class Bench:
         if roles_in_force(self.library.settings, None):
             raise InputError("a role may search, but not compare searches or judge them")
 
-    def rank(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Ranking, str]:
-        """Return a backend's ranking, and the reason if it failed."""
+    def rank(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Ranking, str, str]:
+        """Return a backend's ranking, the reason if it failed, and the date of an old index."""
         if spec not in self.specs:
             told = f"{spec!r} is not offered; 'catalog serve --compare' adds to"
             raise InputError(f"{told}: {', '.join(self.specs)}")
         stamp = self.stamp(dataset)
-        key = _key_of(spec, dataset, query, stamp)
+        key = (spec, dataset, stamp, query.id, query.query, repr(query.filters))
         if (known := self._rankings.get(key)) is not None:
-            return known, ""
+            return known, "", ""
         if not self._locks[spec].acquire(timeout=_WAIT_SECONDS):
             raise NotReadyError(f"{spec} is busy: try again in a moment")
         try:
-            backend = self._backend(spec, dataset, stamp)
+            kept, coming = self._prepare(spec, dataset, stamp)
+            is_ready = wait([coming.ready], _READY_SECONDS).done
+            if (opened := coming if is_ready else kept) is None:
+                raise NotReadyError(f"{spec} is not ready for {dataset}")  # noqa: TRY301 - passed on
+            if opened.ready.exception() is not None:  # is told once, then tried again
+                del self._open[spec, dataset]
+            backend = opened.ready.result()
             started = time.perf_counter()
             ranking = backend.search(query, dataset=dataset, top_k=DEPTH)
             ms = 1000 * (time.perf_counter() - started)
@@ -107,23 +137,16 @@ class Bench:
         except NotReadyError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown
-            return Ranking(()), f"{type(error).__name__}: {error}"[:600]
+            return Ranking(()), f"{type(error).__name__}: {error}"[:600], ""
         finally:
             self._locks[spec].release()
         if query.filters is not None:
             allowed = find_allowed_documents(self.library.database, dataset, query)
             ranking = ranking if allowed is None else ranking.within(allowed)
+        if opened.stamp != stamp:
+            return ranking, "", opened.at
         self._rankings.put(key, ranking)
-        self._lists.put(key, ranking.documents[:TOP])
-        return ranking, ""
-
-    def top(self, spec: str, dataset: str, query: GoldenQuery, stamp: Hashable) -> tuple[str, ...]:
-        """Return the first documents of a backend's ranking; they are remembered for long.
-
-        ``stamp`` is the dataset's, which is read once for many questions.
-        """
-        known = self._lists.get(_key_of(spec, dataset, query, stamp))
-        return self.rank(spec, dataset, query)[0].documents[:TOP] if known is None else known
+        return ranking, "", ""
 
     def stamp(self, dataset: str) -> Hashable:
         """Return the stamp of the dataset's present state."""
@@ -146,38 +169,36 @@ class Bench:
         return {
             leg: {path: rank for rank, path in enumerate(ranking.documents, start=1)}
             for leg in LEGS
-            for ranking, _ in [self.rank(leg, dataset, query)]
+            for ranking, *_ in [self.rank(leg, dataset, query)]
         }
 
-    def _backend(self, spec: str, dataset: str, stamp: Hashable) -> SearchBackend:
-        """Return a backend that is ready for the present state of the dataset.
-
-        It is made ready in a thread of its own, since v1 may build an index for minutes; meanwhile
-        callers get :class:`NotReadyError`.
-        """
-        known = self._open.get((spec, dataset))
-        if known is None or known[0] != stamp or _has_failed(known[1]):
-            before = None if known is None or _has_failed(known[1]) else known[1]
-            ready = self._threads.submit(self._prepare, spec, dataset, before)
-            known = self._open[spec, dataset] = (stamp, ready)
-        try:
-            return known[1].result(_WAIT_SECONDS)
-        except TimeoutError:
-            if known[1].done():
-                raise  # its own
-            told = f"{spec} builds its index of {dataset}, once until the dataset changes"
-            raise NotReadyError(f"{told}: try again in a moment") from None
+    def waits(self, specs: Sequence[str], dataset: str) -> dict[str, _Opening]:
+        """Begin to make backends ready; return those that are not."""
+        known = [spec for spec in specs if spec in self.specs]
+        stamp = self.stamp(dataset)  # None: there is no such dataset
+        opened = {spec: self._prepare(spec, dataset, stamp)[1] for spec in known if stamp}
+        return {spec: one for spec, one in opened.items() if not one.ready.done()}
 
     def _prepare(
-        self, spec: str, dataset: str, before: Future[SearchBackend] | None
-    ) -> SearchBackend:
-        if before is not None and before.exception() is None:  # waits until it is ready
-            backend = before.result()
-        else:
-            with self._loading:
-                backend = self._backends.load(spec)
-        backend.prepare(dataset, Silent())
-        return backend
+        self, spec: str, dataset: str, stamp: Hashable
+    ) -> tuple[_Opening | None, _Opening]:
+        """Return a backend as it was ready last, and as it is made ready for the present state.
+
+        That runs in a thread of its own, since v1 may build an index for minutes. A server that
+        ends does not wait for it.
+        """
+        with self._opening:
+            kept, coming = self._open.get((spec, dataset), (None, None))
+            if coming is None or (coming.ready.done() and coming.stamp != stamp):
+                kept, coming = coming, _Opening(stamp)
+                load = partial(self._load, spec) if kept is None else kept.ready.result
+                Thread(target=coming.run, args=(load, dataset), daemon=True).start()
+                self._open[spec, dataset] = kept, coming
+            return kept, coming
+
+    def _load(self, spec: str) -> SearchBackend:
+        with self._loading:
+            return self._backends.load(spec)
 
     def sets(self) -> list[str]:
         """Return the names of the golden sets, in order."""
@@ -257,14 +278,6 @@ class Bench:
                 queries.append(found)
             queries[queries.index(found)] = change(found)
         return found.id
-
-
-def _key_of(spec: str, dataset: str, query: GoldenQuery, stamp: Hashable) -> tuple[Hashable, ...]:
-    return spec, dataset, stamp, query.id, query.query, repr(query.filters)
-
-
-def _has_failed(ready: Future[SearchBackend]) -> bool:
-    return ready.done() and ready.exception() is not None
 
 
 def find_question(queries: Sequence[GoldenQuery], text: str, name: str = "") -> GoldenQuery | None:

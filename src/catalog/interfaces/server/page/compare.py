@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,12 +32,6 @@ MODES = {
     "interleaved": "interleaved: one list of both",
 }
 CHOICES = {"left": "Left", "right": "Right", "equal": "Equal", "neither": "Both bad"}
-_FOUND = {
-    "lexical": "found by words alone",
-    "vector": "found by meaning alone",
-    "lexical and vector": "found by both",
-    "": "beyond the first ten of words and of meaning",
-}
 _QUEUE_SECONDS = 0.5  # spent on questions whose lists nobody asked for yet
 _KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
 
@@ -48,8 +41,10 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
     asked = _read(bench, pairs)
     offered = {"specs": bench.specs, "modes": MODES, "sets": bench.sets()}
     view: View = {**asked, **offered, "datasets": bench.library.datasets()}
-    view |= dict.fromkeys(("question", "differences", "sides", "list", "choices"))
-    view |= dict.fromkeys(("error", "told", "grade", "waits"), "")
+    view |= dict.fromkeys(("question", "legs", "sides", "list", "choices"))
+    view |= dict.fromkeys(("error", "told", "grade", "since"), "")
+    searches = (asked["a"], asked["b"], *LEGS)
+    view["waits"] = waits = bench.waits(searches, asked["dataset"])
     try:
         queries = bench.queries(asked["set"])
         left = [one for one in queries if asked["by"] not in _judges(one, asked)]
@@ -63,9 +58,10 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
             question = next(iter(queue(bench, left, asked)), None)
         if question is not None:
             view |= _shown(bench, question, asked, is_new=is_new)
+        view["waits"] = {name: one for name, one in waits.items() if not one.ready.done()}
     except CatalogError as error:
-        view |= {"error": str(error)[:2000], "status": http_status(error)}
-        view["waits"] = isinstance(error, NotReadyError)
+        if not (isinstance(error, NotReadyError) and waits):
+            view |= {"error": str(error)[:2000], "status": http_status(error)}
     return view
 
 
@@ -87,13 +83,14 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     if question is None:
         question = new_question(asked["q"])
     rankings = [bench.rank(asked[side], asked["dataset"], question)[0] for side in "ab"]
+    is_seen = asked["mode"] == "open" or asked["by"] in _judges(question, asked)
     own = {one.path: one for one in question.judgements if one.by == asked["by"]}
     spans = {path: one.span.text or "" for path, one in own.items() if one.span is not None}
     words = compile_words(question.query)
     hits = list(pool_hits(rankings, (), 2 * TOP))
     documents = tuple(hit.path for hit in hits)
     names = (asked["a"], asked["b"])
-    shown = _make_shown(question, asked, names, documents=documents, is_new=is_new)
+    shown = Shown(question, *names, *_about(asked), documents=documents, is_new=is_new)
     return {
         **asked,
         "question": question.query,
@@ -101,9 +98,11 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
         "before": _address("/compare", shown, id="" if is_new else question.id),
         "documents": [
             {
-                **_hit(hit, words),
+                "path": hit.path,
+                "excerpt": cut_excerpt(hit.text, words),
                 "grade": own[hit.path].grade if hit.path in own else None,
                 "span": spans.get(hit.path, ""),
+                "known": question.grades.get(hit.path) if is_seen else None,
             }
             for hit in hits
         ],
@@ -143,15 +142,9 @@ def _read(bench: Bench, pairs: Pairs) -> dict[str, str]:
     return asked
 
 
-def _make_shown(
-    question: GoldenQuery,
-    asked: dict[str, str],
-    names: Sequence[str],
-    **more: Any,
-) -> Shown:
-    left, right = names
-    about = (asked["set"], asked["dataset"], asked["mode"], asked["by"])
-    return Shown(question, left, right, *about, **more)
+def _about(asked: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Return the fields of :class:`Shown` from ``golden`` to ``by``."""
+    return asked["set"], asked["dataset"], asked["mode"], asked["by"]
 
 
 def _address(path: str, shown: Shown, **more: str) -> str:
@@ -195,18 +188,18 @@ def queue(
     within half a second, and remembered; the rest come in the order of the file.
     """
     until = time.monotonic() + _QUEUE_SECONDS
-    dataset = asked["dataset"]
-    stamp = bench.stamp(dataset)
     ranked: list[tuple[tuple[bool, int, int], int]] = []
     for number, query in enumerate(left):
-        lists = [bench.top(asked[side], dataset, query, stamp) for side in "ab"]
+        lists, by_legs = (
+            [bench.rank(spec, asked["dataset"], query)[0].documents[:TOP] for spec in specs]
+            for specs in ((asked["a"], asked["b"]), LEGS)
+        )
         either = set(lists[0]) ^ set(lists[1])
         unjudged = len(either - set(query.grades))
         if either and unjudged:
             useful = (0, -unjudged)
         else:
-            by_words, by_meaning = (bench.top(leg, dataset, query, stamp) for leg in LEGS)
-            agreed = set(by_words) & set(by_meaning)
+            agreed = set.intersection(*map(set, by_legs))
             useful = (1 if either or lists[0] != lists[1] else 2, len(agreed))
         ranked.append(((bool(_judges(query, asked)), *useful), number))
         if time.monotonic() > until:
@@ -222,11 +215,11 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
     if is_hidden and secrets.randbelow(2):
         names.reverse()
     found = (bench.rank(name, asked["dataset"], question) for name in names)
-    rankings, errors = zip(*found, strict=True)
+    rankings, errors, times = zip(*found, strict=True)
     words = compile_words(question.query)
     hits = [list(ranking.best_hits.values())[:TOP] for ranking in rankings]
     has_text = not is_hidden or all(hit.text for side in hits for hit in side)
-    view: View = {"question": question.query, "sides": [], "list": []}
+    view: View = {"question": question.query, "sides": [], "list": [], "since": max(times)}
     teams: tuple[str, ...] = ()
     if asked["mode"] == "interleaved":
         by_path = {hit.path: hit for side in hits for hit in side}
@@ -236,19 +229,15 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
         view["list"] = [_hit(by_path[path], words, with_text=has_text) for path, _ in drafted]
     else:
         for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True):
-            parts = [_hit(hit, words, with_text=has_text, is_hidden=is_hidden) for hit in side]
+            stages = [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()]
+            told: View = {"name": name, "error": error, "stages": stages}
             if is_hidden:
-                told: View = {"name": "", "error": error and "this search failed", "stages": ()}
-            else:
-                stages = [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()]
-                told = {"name": name, "error": error, "stages": stages}
-            view["sides"].append({**told, "hits": parts})
-        view["moves"] = _connect(*view["sides"])
-        if not is_hidden:
-            ranks = bench.leg_ranks(asked["dataset"], question)
-            view["differences"] = _explain(view["sides"], ranks)
-    shown = _make_shown(question, asked, names, teams=teams, is_new=is_new)
-    if asked["set"] and asked["by"] and not any(errors):
+                told = {"name": "", "error": error and "this search failed", "stages": ()}
+            parts = [_hit(hit, words, with_text=has_text) for hit in side]
+            view["sides"].append({**told, "hits": parts, "paths": [hit.path for hit in side]})
+        view["legs"] = {} if is_hidden else bench.leg_ranks(asked["dataset"], question)
+    shown = Shown(question, names[0], names[1], *_about(asked), teams=teams, is_new=is_new)
+    if asked["set"] and asked["by"] and not any((*errors, *times)):
         view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))
         view["nonce"] = bench.show(shown)
         about = {"q": question.query} if is_new else {"id": question.id}
@@ -256,45 +245,5 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
     return view
 
 
-def _hit(hit: RankedHit, words: Any, *, with_text: bool = True, is_hidden: bool = True) -> View:
-    """Return the parts of a hit for the template; a hidden backend gives no place or reason."""
-    return {
-        "path": hit.path,
-        "excerpt": cut_excerpt(hit.text, words) if with_text else (),
-        "location": "" if is_hidden else hit.location,
-        "explain": () if is_hidden else hit.explain,
-        "only": False,
-    }
-
-
-def _connect(left: View, right: View) -> list[tuple[int, int]]:
-    """Mark documents that are in one list only; return both places (from 0) of the rest."""
-    paths = [[hit["path"] for hit in side["hits"]] for side in (left, right)]
-    for side, other in ((left, paths[1]), (right, paths[0])):
-        for hit in side["hits"]:
-            hit["only"] = hit["path"] not in other
-    return [(at, paths[1].index(path)) for at, path in enumerate(paths[0]) if path in paths[1]]
-
-
-def _explain(sides: Sequence[View], legs: Mapping[str, Mapping[str, int]]) -> View:
-    """Return the documents that only one list has or whose rank differs, with their ranks by leg.
-
-    ``told`` says for each list where the documents come from that only it has.
-    """
-    ranks = [{hit["path"]: at for at, hit in enumerate(side["hits"], start=1)} for side in sides]
-    names = [side["name"] for side in sides]
-    rows, told = [], []
-    for path in dict.fromkeys([*ranks[0], *ranks[1]]):
-        row = [*(side.get(path) for side in ranks), *(leg.get(path) for leg in legs.values())]
-        if row[0] != row[1]:
-            rows.append((path, row))
-    for name, own, other in zip(names, ranks, ranks[::-1], strict=True):
-        alone = [path for path in own if path not in other]
-        found = Counter(
-            " and ".join(leg for leg, of_leg in legs.items() if of_leg.get(path, TOP + 1) <= TOP)
-            for path in alone
-        )
-        if alone:
-            parts = [f"{count} {_FOUND[by]}" for by, count in found.most_common()]
-            told.append(f"Only {name} has {len(alone)}: {', '.join(parts)}.")
-    return {"told": " ".join(told), "columns": [*names, *legs], "rows": rows}
+def _hit(hit: RankedHit, words: Any, *, with_text: bool = True) -> View:
+    return {"hit": hit, "excerpt": cut_excerpt(hit.text, words) if with_text else ()}

@@ -1,15 +1,20 @@
-"""The open document: its text at the cited lines, a drawn page, or a recording that plays."""
+"""The open document: its text at the cited lines, as written or rendered, a page or a recording."""
 
 from __future__ import annotations
 
 import itertools
+import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode, urlsplit
+
+from markupsafe import Markup
 
 from catalog.core.errors import CatalogError
 from catalog.core.places import format_clock
-from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
+from catalog.evaluation.report_text import make_showable
+from catalog.interfaces.server.page.files import FRAMED, draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.state import State, View
 
 if TYPE_CHECKING:
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
 _BYTES = 300_000  # of one text; a place beyond them is shown with the text after it
 _LINES = 5_000  # of one text
 _BEFORE = 20  # lines (pages …) shown before such a place
+_FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?=\n|$)", re.DOTALL)
+_BLOCKS = ("paragraph_open", "heading_open", "tr_open", "fence", "code_block", "hr")
 
 
 def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str, Any]]) -> View:
@@ -51,20 +58,25 @@ def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str
             for key, value in document["metadata"].items()
         ],
         "moment": format_clock(state.number("at", 0)) if state.one("at") else "",
-        "drawn": None,
-        "media": None,
+        **dict.fromkeys(("drawn", "media", "rendered", "frame")),
     }
     try:
         if document["unit"] == "page":
             document, view["drawn"] = _page(engine, state, document, passage)
         elif "media_file" in document["metadata"]:
             view["media"] = _recording(engine, state, document, passage, found)
+        elif document["path"].lower().endswith(FRAMED):
+            find_document_file(engine, document["source_doc_id"])
+            view["frame"] = f"/media?{urlencode({'doc': document['source_doc_id']})}"
     except CatalogError as error:  # the file is gone: the text is still there
         view["notes"] = [*view["notes"], str(error)]
     cited, sheet = (first, state.number("last", first)), state.one("sheet")
     is_same = passage is not None and first in (passage["locator"][name] for name in starts)
     best = passage["snippet_lines"] if passage is not None and is_same else None
-    return {**view, "lines": list(_lines(document, cited, best or cited, sheet))}
+    if document["unit"] == "line" and document["path"].lower().endswith((".md", ".markdown")):
+        return {**view, "rendered": _render(document, cited, best or cited, state)}
+    lines = list(_lines(document, cited, best or cited, sheet))
+    return {**view, "lines": [one for one in lines if one["kind"] or not view["frame"]]}
 
 
 def _get(engine: LocalEngine, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,17 +107,69 @@ def _lines(
     lines = zip(document["numbers"], document["text"].split("\n"), cells, strict=False)
     for number, text, of_row in lines:
         is_here = number is not None and (not sheet or (of_row or "").startswith(f"{sheet}!"))
-        is_cited, is_best = (
-            is_here and start > 0 and start <= number <= end for start, end in (cited, best)
-        )
+        kind = _mark((number, number), cited, best) if is_here else ""
         yield {
             "number": None if number == before else number,
             "text": text,
-            "kind": " ".join(("cited",) * is_cited + ("best",) * is_best),
-            "is_first": is_best and is_first,
+            "kind": kind,
+            "is_first": "best" in kind and is_first,
         }
-        is_first = is_first and not is_best
+        is_first = is_first and "best" not in kind
         before = number if number is not None else before
+
+
+def _mark(lines: tuple[int, int], *marked: tuple[int, int]) -> str:
+    """Return ``cited``, ``best`` or both for lines that overlap those, which are first and last."""
+    return " ".join(
+        name
+        for name, (start, end) in zip(("cited", "best"), marked, strict=True)
+        if start > 0 and start <= lines[1] and lines[0] <= end
+    )
+
+
+def _render(
+    document: Mapping[str, Any], cited: tuple[int, int], best: tuple[int, int], state: State
+) -> Markup:
+    """Return Markdown as HTML, without HTML of its own and images; cited blocks are marked.
+
+    Links lead to other documents of the dataset, or in another tab to the web.
+    """
+    from markdown_it import MarkdownIt
+
+    numbers, text = document["numbers"], make_showable(document["text"]).replace("\r", " ")
+    if numbers[:1] == [1] and (front := _FRONT_MATTER.match(text)):
+        text = "\n" * front[0].count("\n") + text[front.end() :]
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens, is_first = reader.parse(text), True
+    for token in tokens:
+        token.hidden = False  # a paragraph of a list, which may be cited alone
+        if token.map and token.type in _BLOCKS:
+            first, last = (
+                numbers[min(at, len(numbers) - 1)] for at in (token.map[0], token.map[1] - 1)
+            )
+            token.attrSet("data-lines", f"{first}-{last}")
+            if kind := _mark((first, last), cited, best):
+                token.attrJoin("class", kind)
+                if is_first and "best" in kind:
+                    token.attrSet("id", "at")
+                    is_first = False
+        for part in token.children or ():
+            if part.type == "link_open":
+                part.attrs = _link(str(part.attrs["href"]), document["source_doc_id"], state)
+            part.type = "text" if part.type == "image" else part.type  # its words
+    return Markup(reader.renderer.render(tokens, reader.options, {}))  # noqa: S704 - no HTML of others
+
+
+def _link(target: str, own: str, state: State) -> dict[str, str | int | float]:
+    """Return the attributes of a link in a document: to the web, or to a document beside it."""
+    if urlsplit(target).scheme in ("http", "https", "mailto"):
+        return {"href": target, "target": "_blank", "rel": "noopener noreferrer"}
+    dataset, _, path = own.partition(":")
+    file = unquote(target.partition("#")[0])
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+    return {
+        "href": state.address("first", "last", "sheet", "at", "page", doc=f"{dataset}:{beside}")
+    }
 
 
 def _page(

@@ -37,6 +37,7 @@ MEDIA = {
     ".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".mov": "video/mp4",
     ".mkv": "video/webm", ".ogv": "video/ogg",
 }  # fmt: skip
+FRAMED = (".html", ".htm")  # shown in a frame
 _CACHE_BYTES = 20_000_000
 _SECONDS = 10
 _DRAWING, _WAIT = Semaphore(2), 1.0  # pages at once; seconds that others wait

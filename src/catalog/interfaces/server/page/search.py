@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError
 from catalog.core.text import counted
 from catalog.interfaces.server.page.document import document_view
-from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.state import Pairs, State, View
 from catalog.retrieval.citations import format_headings
 
@@ -25,9 +25,6 @@ _HARDLY = 0.05  # relevance below which a passage is folded away
 POOL = 30  # passages or documents whose facets are counted, at least
 PAUSE = "<!-- the search runs -->"
 _VALUES = 8  # of a facet
-_WRAPPED = re.compile(  # a break after a long line, but not before a list, a table or "Name:"
-    r"([^\n]{60}[^\s|])\n(?=[^\W\d]|[(\"'“„`](?!`)|\d(?!\d*[.)]\s))(?!\w+:)"
-)
 _SHEET = re.compile(r"(?:'(?:[^']|'')+'|[^!']+)(?=!)")  # of cells: Costs!A1:B2
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
@@ -92,7 +89,7 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
     view |= {"groups": _grouped(best), "weak": _grouped(weak), "weak_count": len(weak)}
     view["shows_weak"] = shown > SHOWN or any(one["is_open"] for one in weak)
     view["notes"] = answer["notes"]
-    view["stages"] = waterfall(answer["stages"])
+    view["stages"] = answer["stages"]
     view["counted"] = f"of the best {len(found)} passages" if found else ""
     count = f"{len(results)} {view['counted']}" if found else "Nothing"
     doubt = "; probably none of them answers" if found and answer["low_confidence"] else ""
@@ -162,17 +159,62 @@ def _grouped(results: Iterable[View]) -> list[list[View]]:
 
 
 def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]]:
-    """Cut a text at its ``[start, end)`` matches; ``True``: a match.
-
-    Blank lines are left out, and the lines of a paragraph become one.
-    """
-    text = _WRAPPED.sub(r"\1 ", text)  # of equal length, so that the matches stay in place
+    """Cut a text at its ``[start, end)`` matches; ``True``: a match. Blank lines are left out."""
     parts, done = [], 0
     for start, end in matches:
         parts += [(text[done:start], False), (text[start:end], True)]
         done = end
     parts.append((text[done:], False))
     return [(_BLANK_LINES.sub("\n", part), is_match) for part, is_match in parts if part]
+
+
+def score_bars(explain: Mapping[str, Any]) -> list[View]:
+    """Return groups of bars, each bar beginning where the last one ended.
+
+    The bars of the first group add up to the fused score. If age or a reranker changed that, those
+    of a second group add up to the score.
+    """
+    parts = [
+        (
+            f"{one['leg']}, rank {one['rank']}" + ", reworded" * (one["origin"] == "expansion"),
+            one["contribution"],
+            one["leg"],
+            f"{one['engine']} score {one['raw_score']:.4g}, weight {one['weight']:.3g}"
+            + ", from the list's floor in deviations" * (explain["fusion"] == "adaptive"),
+        )
+        for one in explain["contributions"]
+    ]
+    if explain["bonus"]:
+        kind = "top-rank" if explain["fusion"] == "rrf" else "words"
+        parts.append((f"{kind} bonus", explain["bonus"], "more", ""))
+    groups = [_bars(f"score ({explain['fusion']} fusion)", parts, explain["fused"])]
+    recency, rerank, parts = explain["recency"], explain["rerank"], []
+    if rerank is not None:
+        raw = "" if rerank["raw_score"] is None else f"{rerank['model']} {rerank['raw_score']:.4g}"
+        parts += [
+            (f"fused, rank {rerank['rank']}", rerank["fused_part"], "lexical", rerank["blend"]),
+            ("reranker", rerank["rerank_part"], "more", raw),
+        ]
+    elif recency is not None:
+        aged = f"half after {recency['half_life_days']:g} days"
+        parts.append((f"{recency['age_days']:.0f} days old", explain["score"], "more", aged))
+    return [*groups, _bars("score", parts, explain["score"])] if parts else groups
+
+
+def _bars(title: str, parts: Sequence[tuple[str, float, str, str]], total: float) -> View:
+    """Return bars with place and width in percent; a bar of a negative value goes back."""
+    values = [value for _, value, _, _ in parts]
+    ends = [0.0, *accumulate(values)]
+    least, width = min(ends), max(ends) - min(ends) or 1.0
+    bars = [
+        {
+            **dict(zip(("label", "value", "kind", "note"), part, strict=True)),
+            "x": round(100 * (min(start, start + value) - least) / width, 2),
+            "width": round(100 * abs(value) / width, 2),
+        }
+        for part, value, start in zip(parts, values, ends, strict=False)
+    ]
+    return {"title": title, "bars": bars, "total": total}
 
 
 def _facets(

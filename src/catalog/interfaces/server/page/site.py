@@ -30,7 +30,7 @@ from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
 from catalog.interfaces.server.http import http_status
-from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
+from catalog.interfaces.server.page.files import FRAMED, draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.search import PAUSE, head_view, search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass, with_headers
 from catalog.interfaces.server.workers import log_bug
@@ -56,8 +56,8 @@ _YEAR = 31_536_000  # seconds
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-        "frame-ancestors 'none'"
+        "media-src 'self'; frame-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "same-origin",  # with none at all, a form's Origin would be "null"
@@ -75,6 +75,12 @@ _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
+_FRAME = {
+    "content-type": "text/html",  # in the encoding that the file names
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src data:; frame-ancestors 'self'",
+    "x-dns-prefetch-control": "off",
+}
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 ResultT = TypeVar("ResultT")
 
@@ -213,9 +219,11 @@ class Site:
         return HTMLResponse(page, headers={"content-security-policy": _REPORT_POLICY})
 
     async def media(self, request: Request) -> Response:
-        """Give out a recording, or the part that a ``Range`` asks for."""
+        """Give out a recording, or the part that a ``Range`` asks for; an HTML file for a frame."""
         name = request.query_params.get("doc", "")
         file = await self._run(partial(find_document_file, self.engine, name))
+        if file.suffix.lower() in FRAMED:
+            return FileResponse(file, headers=_FRAME)
         if not (kind := media_kind(file)):
             raise HTTPException(404, "that document has no recording")
         return FileResponse(file, media_type=kind)

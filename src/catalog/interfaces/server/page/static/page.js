@@ -144,6 +144,20 @@ document.querySelector("[data-back]")?.addEventListener("click", (event) => {
   history.back();
 });
 
-/* What is not ready yet is asked for again. */
-const again = document.querySelector("[data-again]");
-if (again) setTimeout(() => location.reload(), +again.dataset.again);
+/* A search that is made ready is asked about until it is. */
+function wait() {
+  const waits = byId("waits");
+  if (!waits) return;
+  setTimeout(async () => {
+    const answer = await fetch(location.href, { credentials: "same-origin" }).catch(() => null);
+    const next = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
+    const later = next ? next.getElementById("waits") : waits;
+    const isTyped = [...document.querySelectorAll("main input")].some((one) => one.value !== one.defaultValue);
+    byId("status").textContent = later ? "" : "Both searches are ready.";
+    if (later && later !== waits) waits.replaceWith(document.adoptNode(later));
+    if (later) wait();
+    else if (isTyped) waits.textContent = "Both searches are ready.";
+    else location.reload();
+  }, +waits.dataset.again);
+}
+wait();
