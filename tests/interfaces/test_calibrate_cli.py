@@ -160,19 +160,6 @@ def test_too_few_labels_are_counted_and_nothing_is_kept(catalog, tmp_path):
     assert relevances(found(catalog)) == before
 
 
-@pytest.mark.parametrize(
-    ("option", "code", "message"),
-    [
-        (["-d", "nope"], 1, "no dataset 'nope'"),
-        (["--golden", "absent.jsonl"], 1, "cannot read absent.jsonl"),
-    ],
-)
-def test_a_calibration_that_cannot_be_made_says_why(catalog, labelled, option, code, message):
-    ended, out, err = catalog("golden", "calibrate", "--golden", labelled, *option)
-    assert (ended, out) == (code, "")
-    assert message in " ".join(err.split())
-
-
 def test_a_search_reranks_when_told_to_whatever_the_settings(catalog, settings, reranker):
     assert "rerank" not in stages(found(catalog))
     assert stages(found(catalog, "--rerank"))["rerank"] == "ran"

@@ -9,8 +9,6 @@ from catalog.interfaces.cli import golden
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
-QUERY = "rotate the keys"
-
 
 @pytest.fixture
 def catalog(monkeypatch, command, tmp_path, notes):
@@ -75,28 +73,3 @@ def test_without_a_dataset_only_the_form_is_checked(catalog, file):
     code, out, _ = catalog("check", file)
     assert code == 1
     assert "asked twice: 'why?'" in out
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"id": "q1", "query": "x"}\n{"id": "q1"}\n', "line 2: query: is missing"),
-        ("", "has no query"),
-        (None, "cannot read"),
-    ],
-)
-def test_a_file_that_is_no_golden_set_is_one_clear_error(catalog, file, content, message):
-    if content is not None:
-        file.write_text(content)
-    code, out, err = catalog("check", file)
-    assert (code, out) == (1, "")
-    assert err.startswith("catalog: ")
-    assert message in err
-    assert "Traceback" not in err
-
-
-def test_a_check_against_an_unknown_dataset_names_those_there_are(catalog, file):
-    write(file, {"id": "q1", "query": "x"})
-    code, _, err = catalog("check", file, "--dataset", "nope")
-    assert code == 1
-    assert "no dataset 'nope'; datasets: notes" in err

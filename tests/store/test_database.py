@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from builders import make_database, put
-from catalog.core.errors import ConfigError, StoreBusyError, StoreDamagedError, StoreError
+from catalog.core.errors import ConfigError, StoreBusyError, StoreError
 from catalog.store import Database
 from catalog.store.schema import metadata
 from catalog.store.statistics import find_damage
@@ -28,30 +28,6 @@ def test_a_snapshot_holds_one_state_for_all_reads_of_its_thread(tmp_path):
             assert texts() == ["first"]
         assert texts() == ["first"]
     assert texts() == ["second"]
-
-
-@pytest.mark.slow
-def test_readers_see_whole_revisions_while_one_writer_replaces_them(tmp_path):
-    database = make_database(tmp_path)
-    put(database, "d", "a.md", ["v0"] * 5)
-    stop, torn = threading.Event(), []
-
-    def read() -> None:
-        while not stop.is_set():
-            with database.read() as connection:
-                rows = connection.exec_driver_sql("SELECT text FROM chunks").all()
-            if len(rows) != 5 or len(set(rows)) != 1:
-                torn.append(rows)
-
-    readers = [threading.Thread(target=read) for _ in range(4)]
-    for reader in readers:
-        reader.start()
-    for number in range(40):
-        put(database, "d", "a.md", [f"v{number}"] * 5)
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert torn == []
 
 
 def test_a_failing_transaction_leaves_nothing_behind(tmp_path):
@@ -89,12 +65,6 @@ def test_deleting_a_document_leaves_no_row_of_it(tmp_path):
         for table in ("chunks", "revisions", "document_fields", "chunk_sections", "chunk_windows"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
         assert find_damage(connection) is None
-
-
-def test_a_file_that_is_no_database_is_damaged_not_a_crash(tmp_path):
-    (tmp_path / "catalog.db").write_bytes(b"hello " * 1000)
-    with pytest.raises(StoreDamagedError):
-        Database.at(tmp_path)
 
 
 @pytest.mark.slow

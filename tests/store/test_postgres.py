@@ -9,7 +9,7 @@ import traceback
 import pytest
 from sqlalchemy import create_engine, func, inspect, select, text
 
-from builders import drop, make_database, put
+from builders import make_database, put
 from catalog.core.errors import CatalogError, ConfigError, NoStoreError, StoreBusyError, StoreError
 from catalog.core.settings import Settings
 from catalog.library.health import describe_store
@@ -60,13 +60,6 @@ def test_postgres_folds_case_as_python_does(database):
         plain = connection.scalar(text("SELECT catalog_casefold(:word)"), {"word": "ABC é"})
     assert folded == every.casefold()
     assert plain == "abc é"
-
-
-def test_a_row_number_is_never_given_twice(database):
-    [first] = put(database, "d", "a.md", "the first text")
-    drop(database, "d", "a.md")
-    [second] = put(database, "d", "a.md", "the second text")
-    assert second == first + 1
 
 
 def test_a_reader_sees_one_state_while_another_writes(database):
