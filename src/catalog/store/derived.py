@@ -15,6 +15,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
@@ -124,10 +125,12 @@ class Following(ABC, Generic[State]):
     def load(self) -> State | None:
         """Return the saved state, ``None`` without a file that can be used."""
         try:
-            with self.file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                about = json.loads(str(arrays["about"]))
-                is_ours = about["made_by"] == self._made_by
-                return self.unpack(Stamp(*about["stamp"]), arrays) if is_ours else None
+            with ZipFile(self.file) as file:
+                names = file.namelist()
+                arrays = {name.removesuffix(".npy"): _read_array(file.read(name)) for name in names}
+            about = json.loads(str(arrays.pop("about")))
+            is_ours = about["made_by"] == self._made_by
+            return self.unpack(Stamp(*about["stamp"]), arrays) if is_ours else None
         except _UNREADABLE:
             return None
 
@@ -189,3 +192,12 @@ class Following(ABC, Generic[State]):
                 self.file.unlink()
                 folder.rmdir()
                 folder.parent.rmdir()
+
+
+def _read_array(data: bytes) -> Array:
+    """Return an array of an ``npy`` file; ``np.load`` takes twice as long, because it copies."""
+    stream = BytesIO(data)
+    np.lib.format.read_magic(stream)
+    shape, is_fortran, kind = np.lib.format.read_array_header_1_0(stream)
+    flat = np.frombuffer(data, kind, offset=stream.tell())
+    return flat.reshape(shape, order="F" if is_fortran else "C")
