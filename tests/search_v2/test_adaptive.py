@@ -180,7 +180,8 @@ def test_the_rarity_of_a_word_falls_from_1_in_one_passage_to_0_at_four_fifths_of
     ],
 )
 def test_a_best_keyword_hit_with_a_rare_word_counts_as_one_with_most_words(rare, rarity, share):
-    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, cover=0.2, rare=rare, rarity=rarity)
+    words = {"cover": 0.2, "first": "a", "rare": rare, "rarity": rarity}
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, **words)
     hits = adaptive([lexical, ranked("vector", {"a": 0.9, "c": 0.8})], BALANCE)
     both = next(hit for hit in hits if hit.key == "a")
     weights = {part.source.leg: part.source.weight for part in both.contributions}

@@ -164,13 +164,17 @@ def found_words(request, tmp_path):
 
 def test_a_passage_that_repeats_a_pasted_query_under_a_title_does_not_set_its_cover(tmp_path):
     pasted = " ".join(f"word{n}" for n in range(40))
-    write(tmp_path / "notes", copy_dot_md=f"A title\n\n{pasted}\n", b_dot_md="word1 and others.")
+    near = " ".join([*(f"word{n}" for n in range(9)), *(f"other{n}" for n in range(40))])
+    texts = {"copy_dot_md": f"A title\n\n{pasted}\n", "near_dot_md": near}
+    write(tmp_path / "notes", **texts, b_dot_md=" ".join(f"word{n}" for n in range(10, 30, 2)))
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(tmp_path / "notes", "notes")
         results = SearchServiceV2(library).search(pasted, dataset="notes")
     assert results[0].path == "copy.md"
     (note,) = (stage.note for stage in results.stages if stage.name == "lexical")
-    assert "the first has 2% of the words" in note  # b.md: 1 of 40
+    # b.md: 10 of 40 words; 9 and these are in two passages of three, the others in one
+    assert "the first has 16% of the words" in note
+    assert "rarest word" not in note
 
 
 def test_the_rarest_word_and_the_passages_with_it_are_found(found_words):

@@ -152,8 +152,9 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
     exclusions. The first part of a leg counts as the user's own query there.
 
-    In a text of more than :data:`MOST_TYPED` words, which was pasted, quotes and minus do not bind.
-    Nor do quotes where they are the smaller part of a query with more than a few other words.
+    In a text of more than :data:`MOST_TYPED` words, which was pasted, quotes and minus are plain
+    text. Where quotes are the smaller part of a query with more than a few other words, they are
+    ``loose``.
 
     A cut is made between words where its last half has white space, and never within an
     exclusion. Raises :class:`QueryError` when nothing is left to look for, for a typed part without
@@ -217,9 +218,11 @@ class _Terms(NamedTuple):
 
 
 def _loosen(terms: _Terms, is_pasted: bool) -> _Terms:
+    if is_pasted:
+        return terms._replace(phrases=())
     quoted = sum(len(phrase.split()) for phrase in terms.phrases)
     beside = len(terms.text.split()) - quoted
-    if not is_pasted and beside <= max(_FEW_BESIDE, quoted):
+    if beside <= max(_FEW_BESIDE, quoted):
         return terms
     return terms._replace(phrases=(), loose=terms.phrases)
 

@@ -10,13 +10,13 @@ of the lexical ones.
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
 ``cover`` is the share of the query's different words that the best keyword hit contains; four in
-five count as all. Hits that only repeat a pasted query are passed over for it. ``shift`` belongs to
-the dataset: it is negative if the model does not know the language of the passages, -1 if the
-vectors are useless, and 1 if the words are. ``known`` is the share of passages in languages that
-the model knows.
+five count as all. Of a pasted query hits that share sentences with it are passed over, and words
+count by their idf. ``shift`` belongs to the dataset: it is negative if the model does not know the
+language of the passages, -1 if the vectors are useless, and 1 if the words are. ``known`` is the
+share of passages in languages that the model knows.
 
-A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with rerere.enabled
-in my program". ``rarity`` (0 to 1) says how rare it is:
+A rare word of a typed query decides more than common ones: ``rerere.enabled`` in "I get an error
+with rerere.enabled". ``rarity`` (0 to 1) says how rare it is:
 
     rarity = (idf / idf(1) - .8) / .2, cut to 0..1, with idf(1) of a word in a single passage
     cover  = max(cover, .8 · rarity)  if the best keyword hit contains the word
@@ -75,9 +75,9 @@ class FoundWords:
     """The words of a query that its hits contain.
 
     ``cover`` is the share (0 to 1) in ``first``, the best keyword hit that does not just repeat the
-    query; ``None`` is the best hit. ``covers`` has the share in each hit, weighted by ``weights``,
-    the words' idf, as far as the index knows. ``rare`` are the passages with the rarest word,
-    ``rarity`` (0 to 1) says how rare it is, and ``is_name`` whether it looks like a name.
+    query. ``covers`` has the share in each hit, weighted by ``weights``, the words' idf, as far as
+    the index knows. ``rare`` are the passages with the rarest word, ``rarity`` (0 to 1) says how
+    rare it is, and ``is_name`` whether it looks like a name.
     """
 
     cover: float = 1.0
@@ -208,12 +208,9 @@ def rrf(
     A list adds ``weight / (k + rank)``, with ranks from 1, and the best rank in a list of the
     original query a bonus: first, or second and third. Ties are ordered by best rank, then by key.
     """
-    best: dict[Key, int] = {}
-    for ranked in lists:
-        for rank, (key, _) in enumerate(ranked.hits if ranked.origin == "original" else (), 1):
-            best[key] = min(rank, best.get(key, rank))
-    of_rank = {1: bonus_first, 2: bonus_second, 3: bonus_second}
-    bonuses = {key: of_rank[rank] for key, rank in best.items() if rank in of_rank}
+    own = [one.hits for one in lists if one.origin == "original"]
+    bonuses = dict.fromkeys([key for hits in own for key, _ in hits[1:3]], bonus_second)
+    bonuses |= dict.fromkeys([key for hits in own for key, _ in hits[:1]], bonus_first)
     return fuse(lists, lambda one, rank, _score: one.weight / (k + rank), bonuses, unembedded)
 
 
@@ -245,9 +242,8 @@ def adaptive(
     original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
     shares: dict[Leg, float] = {"lexical": 1.0, "vector": 1.0}
     if len(original) == 2:
-        hits, words = original["lexical"].hits, original["lexical"].words
-        first = words.first if words.first is not None or not hits else hits[0][0]
-        least = _ENOUGH * words.rarity if first in words.rare else 0.0
+        words = original["lexical"].words
+        least = _ENOUGH * words.rarity if words.first in words.rare else 0.0
         share = balance.vector_share(max(words.cover, least))
         shares = {"lexical": 1 - share, "vector": share}
     weighted, bonuses = list[RankedList](), dict[Key, float]()

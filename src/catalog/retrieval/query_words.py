@@ -50,6 +50,7 @@ _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _LETTERS = re.compile(r"[^\W_]+")
 _MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
+_SHARED = 0.1  # of a passage's runs of three words: more of them come from the same text
 _LONGEST_ENDING = 3  # letters that other forms of a word may have or lack
 _ENDING = re.compile(r"(?<=\w\w)(?:ings?|i?e[sd]|[esy])$")
 
@@ -252,13 +253,17 @@ def find_words(
     hits: Sequence[Hit],
     seqs: Iterable[int],
 ) -> FoundWords:
-    """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first."""
-    first = hits[0].seq if hits else None
-    if len(text.split()) > MOST_TYPED:  # pasted, maybe from a document that is indexed itself
+    """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first.
+
+    A pasted text may be indexed itself: passages that share sentences with it do not count. Every
+    long text has rare words, so none decides; its common words are everywhere, so idf counts.
+    """
+    first, is_pasted = hits[0].seq if hits else None, len(text.split()) > MOST_TYPED
+    if is_pasted:
         best = [hit.seq for hit in hits[:_MOST_COPIES]]
         near, said = load_chunks(connection, engine.dataset, best, damaged=[]), _threes(text)
-        of_each = {seq: _threes(near[seq].text) for seq in best if seq in near}
-        others = (seq for seq, runs in of_each.items() if len(runs & said) <= len(runs) / 2)
+        runs = ((seq, _threes(near[seq].text)) for seq in best if seq in near)
+        others = (seq for seq, of_hit in runs if len(of_hit & said) <= _SHARED * len(of_hit))
         first = next(others, first)
     if isinstance(engine, Bm25Engine):
         found = _from_postings(engine.at(connection), text, first, seqs)
@@ -270,10 +275,13 @@ def find_words(
         # The best hits for that word come first; hits with a part of a compound word follow.
         rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
         found = replace(found, rare=frozenset(hit.seq for hit in rare), first=first)
-    if first is None or first in found.covers:
+    if is_pasted:
+        found = replace(found, rare=frozenset(), rarity=0.0)
+    if first is None or (first in found.covers and not is_pasted):
         return found
     read = load_chunks(connection, engine.dataset, [first], damaged=[])
-    return replace(found, cover=max((cover_of(one, text) for one in read.values()), default=1.0))
+    covers = (cover_of(one, text, found if is_pasted else NO_WORDS) for one in read.values())
+    return replace(found, cover=max(covers, default=1.0))
 
 
 def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[int]) -> FoundWords:
