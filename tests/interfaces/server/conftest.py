@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from contextlib import contextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 
 import httpx
@@ -85,12 +86,19 @@ def app_of():
     return lambda engine, **serve: build_app(engine, LOOPBACK, ServeSettings(**serve))
 
 
+@lru_cache(maxsize=4)
+def app_with(engine, serve):
+    """The app of an engine and settings: building one takes longer than most requests to it."""
+    return build_app(engine, LOOPBACK, ServeSettings(**dict(serve)))
+
+
 @pytest.fixture
-def asked(app_of):
+def asked():
     """Sends one request to an app of the engine, in this process."""
 
     def ask(engine, method, path, serve=None, **request):
-        return asyncio.run(send(app_of(engine, **(serve or {})), method, path, **request))
+        app = app_with(engine, frozenset((serve or {}).items()))
+        return asyncio.run(send(app, method, path, **request))
 
     return ask
 

@@ -38,7 +38,7 @@ def test_an_example_is_answered(engine, app_of, on_port, block, monkeypatch):
     sent = request(block)
     with on_port(app_of(engine)) as server:
         sent["url"] = sent["url"].replace(":8180", f":{server.port}")
-        answer = httpx.request(**sent)
+        answer = httpx.request(**sent, timeout=60)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.json()) > 2 or answer.json()["documents"]
