@@ -276,8 +276,21 @@ def test_a_judgement_holds_every_number():
     assert verdict.n == 4
     assert (verdict.baseline_mean, verdict.candidate_mean, verdict.difference) == (1.5, 3.0, 1.5)
     assert verdict.p == 2 / 8
-    assert verdict.interval == bootstrap_interval([1, 2, 3, 0])
+    assert verdict.interval == Interval(0.0, bootstrap_interval([1, 2, 3, 0]).high)  # p > .05
     assert verdict.wins_ties_losses == WinTieLoss(3, 1, 0)
+
+
+def test_an_interval_includes_0_wherever_the_test_does_not_exclude_it():
+    widened = 0
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        gains = np.where(random.random(30) < 0.4, random.normal(0.1, 0.3, 30), 0.0)
+        judged = paired_test(np.full(30, 0.5), 0.5 + gains, resamples=1000)
+        plain = bootstrap_interval(gains, resamples=1000)
+        if judged.p >= 0.05:
+            assert judged.interval.low <= 0 <= judged.interval.high
+            widened += judged.interval != plain
+    assert widened > 0
 
 
 def test_a_judgement_on_fewer_than_25_queries_says_so():

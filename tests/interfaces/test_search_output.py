@@ -59,6 +59,19 @@ def test_a_result_is_title_place_number_and_snippet(printed):
     assert err.splitlines()[0] == "1 passage in 14 ms"
 
 
+def test_passages_that_hardly_match_are_named_with_their_place_and_certainty_alone(printed):
+    weak = [result(rank=at, path=f"{at}.md", relevance=0.04, certainty="possible") for at in (2, 3)]
+    out = printed(result(rank=1, relevance=0.04), *weak).out
+    first, named = out.split("\n\n")
+    assert "API keys" in first  # the best is shown whatever it is worth
+    assert named == (
+        "2 more that hardly match:\n"
+        "[2] Keys > Rotating — 2.md:120-121  possible\n"
+        "[3] Keys > Rotating — 3.md:120-121  possible\n"
+    )
+    assert printed(*weak, explain=True).out.count("API keys") == 2
+
+
 def test_failed_stages_are_reported_and_successful_ones_are_not(printed):
     assert printed(result()).err.splitlines()[1:] == [
         "catalog: stage vector failed: ConnectionError: no answer"

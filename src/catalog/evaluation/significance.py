@@ -216,16 +216,21 @@ def paired_test(
     """Compute the means, their difference with interval and p, and the count of wins.
 
     With several metrics or candidates, pass the p-values through :func:`holm` before believing any
-    of them.
+    of them. The interval is that of the bootstrap. It is widened to include 0 if the test does not
+    exclude 0, so that both say the same; a wider interval is wrong less often.
     """
     before, after = np.asarray(baseline, np.float64), np.asarray(candidate, np.float64)
+    interval = bootstrap_interval(after - before, resamples=resamples, seed=seed)
+    p = paired_randomisation(before, after, resamples=resamples, seed=seed)
+    if p >= LEVEL:
+        interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
     return PairedTest(
         n=before.size,
         baseline_mean=float(before.mean()),
         candidate_mean=float(after.mean()),
         difference=float((after - before).mean()),
-        interval=bootstrap_interval(after - before, resamples=resamples, seed=seed),
-        p=paired_randomisation(before, after, resamples=resamples, seed=seed),
+        interval=interval,
+        p=p,
         wins_ties_losses=win_tie_loss(before, after),
         enough=before.size >= MIN_QUERIES,
     )

@@ -228,7 +228,6 @@ class NearestEngine:
         make_local: Callable[[], LocalEngine],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._timeout = settings.serve.timeout_seconds + _EXTRA_SECONDS
         self._home, self._key, self._make_local = settings.home, key, make_local
         self._clock = clock
         self._lock = threading.Lock()
@@ -254,7 +253,7 @@ class NearestEngine:
         if server := self._server():
             call = {"verb": verb, "arguments": dict(arguments), "form": None}
             try:
-                (message,) = ask_server(self._home, self._key, call, self._timeout)
+                (message,) = ask_server(self._home, self._key, call)
                 return cast("dict[str, Any]", message["data"])
             except ServerGoneError:
                 self._lost = server, self._clock()

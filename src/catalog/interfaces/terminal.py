@@ -27,7 +27,6 @@ from catalog.retrieval.citations import format_headings, format_shown_place
 if TYPE_CHECKING:
     from catalog.core.answers import Answer, AnswerEvent, AnswerSentence, Artifact
     from catalog.core.results import (
-        CatalogEntry,
         CatalogPage,
         Explanation,
         SearchResult,
@@ -42,6 +41,7 @@ _QUERY_SHOWN = 60  # characters of an expansion
 _EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _LEAST_TITLE = 8  # columns
 _COPIES_SHOWN = 3
+_HARDLY = 0.05  # relevance below which a passage is only named, as on the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,11 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
         name = entry.path if page.dataset else entry.source_doc_id
         yield safe(f"[{number}] {one_line(name)}  #{entry.docid}")
         file = entry.path.rpartition("/")[2]
-        told = [_entry_facts(entry)]
+        date = one_line(display_date(entry.date or ""))[:_LONGEST_DATE]
+        size = (entry.characters, "character") if entry.bytes is None else (entry.bytes, "byte")
+        size_of = f"{counted(*size)} in {counted(entry.chunks, 'passage')}"
+        tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)
+        told = ["  ".join(filter(None, (entry.file_type, date, size_of, tags)))]
         if entry.title not in (entry.path, file, file.rpartition(".")[0]):
             told.insert(0, one_line(entry.title))
         if entry.matching is not None:
@@ -140,15 +144,6 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
     elif not page.entries:
         total = counted(page.total, "document")
         yield fit(f"There is no document {page.offset + 1}: the listing has {total}.", width)
-
-
-def _entry_facts(entry: CatalogEntry) -> str:
-    """Return type, date, size and tags of a document, where known."""
-    date = one_line(display_date(entry.date or ""))[:_LONGEST_DATE]
-    count, unit = (entry.characters, "character") if entry.bytes is None else (entry.bytes, "byte")
-    size = f"{counted(count, unit)} in {counted(entry.chunks, 'passage')}"
-    tags = " ".join(f"#{one_line(tag)}" for tag in entry.tags)
-    return "  ".join(filter(None, (entry.file_type, date, size, tags)))
 
 
 def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
@@ -232,10 +227,16 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
         doubt = "low confidence: perhaps none of these passages answers the query"
         yield from (fit(doubt, form.width), "")
     ranks = {result.rank for result in results}
-    for result in results:
+    strong = max(1, sum(one.relevance >= _HARDLY for one in results))
+    shown = len(results) if form.explain else strong
+    for number, result in enumerate(results):
         dataset = result.dataset if len(results.datasets) > 1 else ""
-        yield from _result_lines(result, dataset, ranks, form)
-        yield ""
+        if number < shown:
+            yield from (*_result_lines(result, dataset, ranks, form), "")
+            continue
+        if number == shown:
+            yield f"{len(results) - shown} more that hardly match:"
+        yield from _first_lines(result, dataset, form.width)
     if len(results) == 0:
         where = " or ".join(map(repr, results.datasets))
         lines = [f"No passage of {where} answers {results.query!r}."]

@@ -279,10 +279,10 @@ def test_a_socket_of_another_user_is_not_asked(tmp_path, monkeypatch):
         assert server_of(tmp_path) is None
 
 
-def test_a_second_server_is_refused_and_told_which_one_is_there(tmp_path):
+def test_a_second_server_is_refused(tmp_path):
     with (
         listening(tmp_path, GREETING, lambda _: iter(())),
-        pytest.raises(ConfigError, match=f"process {os.getpid()} on port 8180 serves"),
+        pytest.raises(ConfigError, match="another process serves"),
         listening(tmp_path, GREETING, lambda _: iter(())),
     ):
         pass

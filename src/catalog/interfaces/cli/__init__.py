@@ -31,23 +31,16 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _comes_of_interrupt(error: BaseException) -> bool:
+def _comes_of_interrupt(error: BaseException | None) -> bool:
     """Return whether Ctrl-C led to the error.
 
     Ctrl-C while a module is imported may come out as another error: Python 3.11 makes a
     RuntimeError of what ``__set_name__`` raises, and packages make an ImportError of anything.
     """
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if isinstance(one, KeyboardInterrupt):
-            return True
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            left += (one.__cause__, one.__context__)
-            left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-    return False
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return error is not None
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(map(_comes_of_interrupt, {error.__cause__, error.__context__, *inner}))
 
 
 def _run() -> None:

@@ -161,34 +161,27 @@ def rebuild(
     keep_settings: bool = Option(
         False, "--keep-settings", help="Keep the settings of each dataset."
     ),
-    vectors: bool = Option(False, "--vectors", help="Only the vector indexes, from the store."),
-    lexical: bool = Option(False, "--lexical", help="Only the keyword indexes, from the store."),
-    both: bool = Option(False, "--all", help="Both kinds of indexes, from the store."),
+    indexes: bool = Option(False, "--all", help="Only all indexes, from the store."),
     ray: RayOption = None,
 ) -> Printed:
     """Read and embed every dataset again, for example with another model.
 
-    Documents are cut with the settings of this call, or with --keep-settings as before. With
-    --vectors, --lexical or --all only indexes are rebuilt from the store, without reading documents
-    or asking a model.
+    Documents are cut with the settings of this call, or with --keep-settings as before. With --all
+    only indexes are rebuilt from the store, without reading documents or asking a model.
 
     Examples:
         catalog index rebuild --keep-settings
-        catalog index rebuild --vectors
+        catalog index rebuild --all
     """
-    if vectors or lexical or both:
+    if indexes:
         if keep_settings:
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
         from catalog.library.indexing import rebuild_indexes
 
-        vectors, lexical = vectors or both, lexical or both
         with open_library(context) as library, TerminalProgress() as progress:
-            done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
-        lines = []
-        for name, made in done.items():
-            points = [f"vector index of {made['vectors']:,} points"] * ("vectors" in made)
-            indexes = ["keyword index"] * ("lexical" in made) + points
-            lines.append(f"{name}: {' and '.join(indexes)} rebuilt")
+            done = rebuild_indexes(library, progress=progress)
+        points = {name: made.get("vectors", 0) for name, made in done.items()}
+        lines = [f"{name}: indexes rebuilt, {count:,} points" for name, count in points.items()]
         return Printed(done, lines)
     library = open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer

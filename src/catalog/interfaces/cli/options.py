@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from inspect import Parameter, Signature, signature
@@ -96,9 +96,8 @@ def reading_options() -> Iterator[None]:
         raise typer.BadParameter(str(error)) from error
 
 
-def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
+def known_name(option: str, value: str, names: Sequence[NameT]) -> NameT:
     """Return the name equal to an option's value; end the command for an unknown value."""
-    names = tuple(names)
     for name in names:
         if name == value:
             return name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,9 @@ def serve(
     from catalog.interfaces.server.listen import end_process
     from catalog.interfaces.server.security import parse_address
 
+    def open_page(url: str) -> None:  # a browser in the terminal returns only when it ends
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
     if opens and not page:
         raise typer.BadParameter("--no-page leaves out the page that --open shows")
     address = parse_address(http)
@@ -62,20 +67,12 @@ def serve(
             folder,
             settings_key(folder, store.preset),
             page={"compared": compare or (), "golden": golden} if page else None,
-            opens=_open_browser if opens else lambda _: None,
+            opens=open_page if opens else lambda _: None,
         )
     except BaseException:
         engine.close()
         raise
     end_process(engine)
-
-
-def _open_browser(address: str) -> None:
-    """Open the address in a thread, since a browser in the terminal returns only when it ends."""
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def mcp(

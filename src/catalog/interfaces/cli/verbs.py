@@ -9,7 +9,7 @@ which one may search and ask.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -225,21 +225,15 @@ def agents(context: typer.Context) -> Printed:
         catalog agents --json
     """
     from catalog.core.agents import agent_places, read_agent
+    from catalog.core.settings.loading import flatten
 
     settings, rows, lines = settings_for(context).settings, list[dict[str, Any]](), list[str]()
     for name, path in agent_places(settings).items():
         told = read_agent(settings, name).model_dump(mode="json", exclude_defaults=True)
         rows.append({"name": name, "file": None if path is None else str(path), "agent": told})
         place = path or ("settings" if name in settings.agents else "as it comes")
-        lines += [f"{name}  [{place}]", *_agent_lines(told)]
+        lines.append(f"{name}  [{place}]")
+        lines += (f"    {key} = {value}" for key, value in flatten(told))
     if len(rows) == 1:
         lines.append("To add an agent, write [agents.NAME] in the settings.")
     return Printed(rows, lines)
-
-
-def _agent_lines(agent: dict[str, Any]) -> Iterator[str]:
-    for name, value in agent.items():
-        if isinstance(value, dict):
-            yield from (f"    {name}.{key} = {inner}" for key, inner in value.items())
-        else:
-            yield f"    {name} = {value}"

@@ -467,7 +467,6 @@ _MEANING = {
     503: "The server or store is busy, or the request took too long: try again in a moment.",
 }
 _ALWAYS = (400, 401, 403, 413, 421, 422, 500, 503)
-_RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
 
 
 def error_responses(*others: int) -> Responses:
@@ -476,5 +475,6 @@ def error_responses(*others: int) -> Responses:
         status: {"model": ErrorShape, "description": _MEANING[status]}
         for status in sorted((*_ALWAYS, *others))
     }
-    responses[503]["headers"] = _RETRY
+    retry = {"description": "Seconds to wait.", "schema": {"type": "string"}}
+    responses[503]["headers"] = {"Retry-After": retry}
     return responses

@@ -94,20 +94,21 @@ class ServerMetrics:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
+@dataclass
 class Readiness:
     """The readiness of a server: from when it is warm until it begins to stop."""
 
-    def __init__(self, *, is_warm: bool = True) -> None:
-        self._is_warm, self.is_draining = is_warm, False
+    is_warm: bool = True
+    is_draining: bool = False
 
     @property
     def is_ready(self) -> bool:
         """Return whether it is warm, and not about to stop."""
-        return self._is_warm and not self.is_draining
+        return self.is_warm and not self.is_draining
 
     def note_warm(self) -> None:
         """Record that model and indexes are loaded or failed to load; queries raise the reason."""
-        self._is_warm = True
+        self.is_warm = True
 
     def drain(self) -> None:
         """Record that the server is about to stop; until then it answers."""
@@ -117,7 +118,7 @@ class Readiness:
         """Raise :class:`NotReadyError` unless it is ready."""
         if self.is_draining:
             raise NotReadyError("the server is stopping: send requests to another one")
-        if not self._is_warm:
+        if not self.is_warm:
             raise NotReadyError("the server is warming up: try again in a moment")
 
 
