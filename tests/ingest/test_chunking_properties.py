@@ -66,8 +66,7 @@ def cut(doc: ParsedDocument) -> Cut:
     return chunker.cut(doc)
 
 
-@pytest.mark.slow
-@settings(max_examples=133, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 @example(plain("\n\u0301 a"))
 @example(plain("a" + "\u0301" * 500))
@@ -96,7 +95,7 @@ def test_chunks_are_clean_slices_that_cover_the_body_in_order(doc: ParsedDocumen
     assert [span.end for span in spans] == sorted({span.end for span in spans})
 
 
-@settings(max_examples=133, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents())
 def test_no_chunk_exceeds_the_token_or_the_character_limit(doc: ParsedDocument) -> None:
     tokens = WordCounter(punctuation=True).spans(doc.text)
@@ -106,7 +105,7 @@ def test_no_chunk_exceeds_the_token_or_the_character_limit(doc: ParsedDocument) 
         assert span.end - span.start <= CHUNK_SIZE * 8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS)
 @example("e\u0301\u0302" * 100)
 def test_a_cut_never_parts_a_character_from_its_marks(text: str) -> None:
@@ -120,7 +119,7 @@ def test_a_cut_never_parts_a_character_from_its_marks(text: str) -> None:
             assert text[base].isspace() or unicodedata.combining(text[base])
 
 
-@settings(max_examples=66, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 def test_lines_are_those_that_an_editor_shows(doc: ParsedDocument) -> None:
     for span in cut(doc).spans:
@@ -136,7 +135,7 @@ def test_the_same_document_is_always_cut_alike(doc: ParsedDocument) -> None:
     assert cut(doc) == cut(doc)
 
 
-@settings(max_examples=66, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocument) -> None:
     tokens = WordCounter(punctuation=True).spans(doc.text)

@@ -160,13 +160,6 @@ def test_pages_are_those_of_the_document(doc: ParsedDocument) -> None:
         assert [span.start + at for at in span.page_breaks] == inside
 
 
-@pytest.mark.slow
-@settings(max_examples=33, deadline=None)
-@given(documents())
-def test_the_same_timed_document_is_always_cut_alike(doc: ParsedDocument) -> None:
-    assert cut(doc) == cut(doc)
-
-
 def _length(cues: Sequence[Cue]) -> float:
     times = [(cue.time_start, cue.time_end) for cue in cues]
     return max(end for _, end in times) - times[0][0]

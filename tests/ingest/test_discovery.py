@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_the_rest_is_listed(
     real = os.scandir
 
     def scandir(path: Path) -> object:
-        if Path(path).name == "locked":
+        if isinstance(path, str | Path) and Path(path).name == "locked":
             raise PermissionError(13, "Permission denied")
         return real(path)
 
@@ -226,7 +226,7 @@ NAMES = ["a", "b", "c", "a.md", "b.md"]
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_files_that_git_ignores_are_left_out(tmp_path: Path, seed: int) -> None:
     """Random trees with random rules at the top and in folders; git is asked what it would add."""
     chance = random.Random(seed)

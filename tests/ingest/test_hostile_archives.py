@@ -24,12 +24,6 @@ ENTITIES = {
 }
 
 
-def test_the_well_behaved_files_these_are_made_of_are_read(tmp_path):
-    assert document(tmp_path, "a.docx", WORD).text == "walrus"
-    assert document(tmp_path, "a.pptx", zips.packed(DECK)).text == "walrus\n\notter"
-    assert document(tmp_path, "a.epub", zips.packed(BOOK)).text == "walrus"
-
-
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.txt", "a"])
 def test_a_book_under_another_name_is_read_as_a_book(tmp_path, name):
     parsed = document(tmp_path, name, zips.packed(BOOK))
@@ -39,11 +33,6 @@ def test_a_book_under_another_name_is_read_as_a_book(tmp_path, name):
 def test_an_archive_of_absurd_ratio_is_refused_before_it_is_unpacked(tmp_path):
     reason = refused(tmp_path, "a.docx", zips.blanks(60_000_000))
     assert reason == "over 200 times its size when unpacked"
-
-
-def test_an_archive_over_the_limit_is_refused_by_what_its_directory_says(tmp_path):
-    reason = refused(tmp_path, "a.docx", zips.blanks(2_000_000), unpacked_bytes=1_000_000)
-    assert reason == "too large: over 1,000,000 bytes when unpacked"
 
 
 def test_a_bomb_inside_an_archive_is_not_opened(tmp_path):
@@ -61,13 +50,6 @@ def test_sizes_that_lie_are_not_believed(tmp_path):
     assert refused(tmp_path, "a.docx", small).startswith("broken archive: ")
     large = zips.lying(WORD, 4_000_000_000)
     assert refused(tmp_path, "a.docx", large).startswith("too large: over ")
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_entries_are_refused(tmp_path):
-    parts = dict.fromkeys((f"x{number}" for number in range(100_000)), b"")
-    data = zips.packed({**parts, "word/document.xml": b""}, method=zipfile.ZIP_STORED)
-    assert refused(tmp_path, "a.docx", data) == "too many parts: over 20,000"
 
 
 def test_names_that_point_elsewhere_are_only_names(tmp_path):
@@ -88,7 +70,7 @@ def test_a_file_that_needs_a_password_is_refused(tmp_path):
     assert refused(tmp_path, "a.docx", zips.encrypted(WORD)) == "protected by a password"
 
 
-@pytest.mark.parametrize("cut", [1, 30, 200, 400])
+@pytest.mark.parametrize("cut", [1, 200])
 def test_a_truncated_archive_is_refused(tmp_path, cut):
     assert refused(tmp_path, "a.docx", WORD[:-cut]).startswith("broken archive: ")
 
@@ -161,33 +143,11 @@ def test_entities_of_a_package_are_neither_expanded_nor_fetched(tmp_path, kind):
 
 def test_deep_nesting_is_refused(tmp_path):
     inner = texts.nested(
-        "<w:sdt><w:sdtContent>", "</w:sdtContent></w:sdt>", 200_000, zips.paragraph("deep")
+        "<w:sdt><w:sdtContent>", "</w:sdtContent></w:sdt>", 50_000, zips.paragraph("deep")
     )
     assert refused(tmp_path, "a.docx", zips.word(inner)) == "nested too deeply"
-    group = texts.nested("<p:grpSp>", "</p:grpSp>", 200_000, zips.shape("deep"))
+    group = texts.nested("<p:grpSp>", "</p:grpSp>", 50_000, zips.shape("deep"))
     assert refused(tmp_path, "a.pptx", zips.packed(zips.deck([group]))) == "nested too deeply"
-
-
-def test_deep_nesting_of_a_chapter_costs_nothing(tmp_path):
-    chapter = zips.xhtml(texts.nested("<div>", "</div>", 200_000, "deep"))
-    assert document(tmp_path, "a.epub", zips.packed(zips.book({"a.xhtml": chapter}))).text == "deep"
-
-
-def test_a_word_file_without_its_text_is_refused(tmp_path):
-    parts = zips.word_parts("")
-    del parts["word/document.xml"]
-    refused(tmp_path, "a.docx", zips.packed(parts))
-
-
-def test_a_word_file_of_very_many_paragraphs_is_read(tmp_path):
-    wanted = [f"paragraph {number}" for number in range(10_000)]
-    parsed = document(tmp_path, "a.docx", zips.word("".join(map(zips.paragraph, wanted))))
-    assert parsed.text == "\n\n".join(wanted)
-
-
-def test_text_over_the_limit_is_refused(tmp_path):
-    body = zips.paragraph("walrus " * 1000)
-    assert refused(tmp_path, "a.docx", zips.word(body), characters=5000).startswith("too long: ")
 
 
 def test_slides_that_refer_to_one_another_end(tmp_path):
@@ -205,17 +165,6 @@ def test_a_slide_that_is_its_own_notes_is_read_once(tmp_path):
     assert document(tmp_path, "a.pptx", zips.packed(parts)).text == "walrus\n\notter"
 
 
-def test_more_slides_than_allowed_are_refused(tmp_path):
-    reason = refused(tmp_path, "a.pptx", zips.packed(DECK), pages=1)
-    assert reason == "too many slides: over 1"
-
-
-def test_a_book_of_fifty_thousand_chapters_is_refused(tmp_path):
-    spine = [f"{number}.xhtml" for number in range(50_000)]
-    reason = refused(tmp_path, "a.epub", zips.packed(zips.book({}, spine=spine)))
-    assert reason == "too many chapters: over 20,000"
-
-
 def test_very_many_missing_chapters_are_reported_in_few_words(tmp_path):
     spine = ["one.xhtml", *(f"no{number}.xhtml" for number in range(5000))]
     chapters = {"one.xhtml": zips.xhtml("<p>walrus</p>")}
@@ -229,5 +178,5 @@ def test_very_many_missing_chapters_are_reported_in_few_words(tmp_path):
 
 def test_a_chapter_named_again_and_again_is_read_once(tmp_path):
     chapters = {"one.xhtml": zips.xhtml("<p>walrus</p>")}
-    data = zips.packed(zips.book(chapters, spine=["one.xhtml"] * 50_000))
+    data = zips.packed(zips.book(chapters, spine=["one.xhtml"] * 5_000))
     assert document(tmp_path, "a.epub", data).text == "walrus"

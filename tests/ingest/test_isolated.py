@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -52,9 +53,11 @@ def workers():
     ]
 
 
+@cache
 def slow_notebook():
-    """A notebook that takes seconds to read: a hundred thousand cells."""
-    return json.dumps({**NOTEBOOK, "cells": NOTEBOOK["cells"] * 300_000}).encode()
+    """A notebook that takes a second to read: a hundred thousand cells."""
+    (cell,) = (json.dumps(cell) for cell in NOTEBOOK["cells"])
+    return f'{{"nbformat": 4, "cells": [{", ".join([cell] * 100_000)}]}}'.encode()
 
 
 def test_one_worker_serves_file_after_file():
@@ -116,7 +119,7 @@ def test_an_interrupted_read_does_not_answer_the_next_request(monkeypatch):
     assert document.text == "# Otter"
 
 
-@pytest.mark.parametrize("name", ["a.md", "a.txt", "a.csv", "a.json", "a.srt", "a.html", "a.py"])
+@pytest.mark.parametrize("name", ["a.md", "a.csv", "a.json", "a.html"])
 def test_text_of_any_format_is_read_in_the_worker(name):
     (document,) = (item for item in read(b"# Walrus\n\nIt sleeps.\n", name=name) if has_text(item))
     assert "Walrus" in document.text
@@ -166,29 +169,40 @@ def test_a_file_without_text_is_told_from_a_broken_one():
     assert not isinstance(broken.value, EmptyDocumentError)
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
-        "open('made', 'w')",
-        "open('made', 'ab')",
-        "__import__('os').open('made', __import__('os').O_CREAT | __import__('os').O_WRONLY)",
-        "__import__('os').remove('made')",
-        "__import__('os').mkdir('made')",
-        "__import__('os').system('true')",
-        "__import__('subprocess').run(['true'])",
-        "__import__('socket').create_connection(('127.0.0.1', 9))",
-        "__import__('urllib.request').request.urlopen('http://127.0.0.1:9/')",
-        "__import__('shutil').copy('a', 'b')",
-    ],
-)
-def test_the_worker_may_not(action, tmp_path):
-    code = f"from catalog.ingest.readers.worker import drop_rights\ndrop_rights(10**9)\n{action}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "PermissionError: readers" in done.stderr or "urlopen error readers" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+FORBIDDEN = [
+    "open('made', 'w')",
+    "open('made', 'ab')",
+    "__import__('os').open('made', __import__('os').O_CREAT | __import__('os').O_WRONLY)",
+    "__import__('os').remove('made')",
+    "__import__('os').mkdir('made')",
+    "__import__('os').system('true')",
+    "__import__('subprocess').run(['true'])",
+    "__import__('socket').create_connection(('127.0.0.1', 9))",
+    "__import__('urllib.request').request.urlopen('http://127.0.0.1:9/')",
+    "__import__('shutil').copy('a', 'b')",
+]
+TRYING = """
+import json, sys
+from catalog.ingest.readers.worker import drop_rights
+drop_rights(10**9)
+for action in json.loads(sys.argv[1]):
+    try:
+        eval(action)
+        print("done", action)
+    except OSError as error:
+        print(repr(error), action)
+"""
+
+
+def test_the_worker_may_not(tmp_path):
+    (tmp_path / "a").write_text("x")
+    command = [sys.executable, "-c", TRYING, json.dumps(FORBIDDEN)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    told = done.stdout.splitlines()
+    assert len(told) == len(FORBIDDEN)
+    for line in told:
+        assert "PermissionError('readers" in line or "urlopen error readers" in line, line
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 PARENT = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import DocumentNotFoundError, InputError, TransientReadError
+from catalog.core.errors import DocumentNotFoundError, InputError, ReadError, TransientReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure
 from catalog.ingest.readers.mail.mailbox import MboxReader
 from catalog.ingest.readers.mail.message import MailReader
@@ -20,6 +20,8 @@ from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from ingest.made_files import MAKERS
+from outlook_file import outlook_message
 
 HEAD = """From: Ines Dahl <ines@example.org>
 To: Bo <bo@example.org>
@@ -188,3 +190,38 @@ def test_a_part_that_a_mail_does_not_have_is_no_document(tmp_path):
             with pytest.raises(DocumentNotFoundError) as refused:
                 find_document(library.database, name)
             assert "mail:mail.eml › t.csv" in refused.value.suggestions
+
+
+def test_an_outlook_message_is_read_with_its_attachments(read):
+    head = (
+        "From: Ines <ines@x.org>\r\nDate: Fri, 31 May 2024 10:15:00 +0200\r\nMessage-ID: <1@x>\r\n"
+    )
+    content = outlook_message(
+        subject="Keys",
+        body="One.\r\n\r\nTwo.\r\n",
+        headers=head,
+        attached=(("t.csv", b"a;b\n" * 9),),
+    )
+    documents, failures = read(content, "mail.msg")
+    document = documents["mail.msg"]
+    assert (document.title, document.file_type) == ("Keys", "msg")
+    assert document.metadata["author"] == ("Ines", "ines@x.org")
+    assert document.text.split("\n")[6] == "Two."
+    assert documents["mail.msg › t.csv"].text == "a;b\n" * 9
+    assert failures == []
+    with pytest.raises(ReadError, match="a broken Outlook message"):
+        read(content[:600], "mail.msg")
+
+
+def test_an_attachment_is_read_by_its_reader_and_has_the_fields_of_its_mail(read):
+    message = mail("Offer", "See below.\n", From="Mia <mia@example.org>", Message_ID="<o@x>")
+    message["Date"] = "Thu, 9 May 2024 10:00:00 +0000"
+    pdf = MAKERS["pdf"]("", {"pages_drawn": ["Terms", "Thirty days"]})
+    message.add_attachment(pdf, maintype="application", subtype="pdf", filename="contract.pdf")
+    document = read(message.as_bytes())[0]["mail.eml › contract.pdf"]
+    assert (document.file_type, document.source_type) == ("pdf", "attachment")
+    assert document.title == "mail.eml › contract.pdf"
+    assert len(document.pages) == 2
+    assert document.metadata["created"] == "2024-05-09T10:00:00+00:00"
+    assert document.metadata["thread"] == "o@x"
+    assert {"Mia", "mia@example.org"} <= set(document.metadata["author"])

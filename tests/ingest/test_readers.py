@@ -69,10 +69,18 @@ def rows_of(case: Case) -> Iterator[Case]:
         yield {**shared, **dict(zip(case.get("columns", []), cells, strict=False))}
 
 
+def expanded(value: Any) -> Any:
+    if isinstance(value, str):
+        return MANY.sub(lambda found: found[1] * int(found[2]), value)
+    if isinstance(value, dict):
+        return {name: expanded(it) for name, it in value.items()}
+    return list(map(expanded, value)) if isinstance(value, list) else value
+
+
 def content_of(case: Case) -> str:
     content = str(case.get("input", ""))
     content = case["within"].replace("{}", content) if "within" in case else content
-    return MANY.sub(lambda found: found[1] * int(found[2]), content)
+    return expanded(content)
 
 
 def read(case: Case) -> list[ParsedDocument | ReadFailure]:
@@ -87,6 +95,7 @@ def read(case: Case) -> list[ParsedDocument | ReadFailure]:
 
 @pytest.mark.parametrize("case", [case for file in FILES for case in cases_of(file)])
 def test_a_file_is_read_as_its_case_says(case: Case) -> None:
+    case = expanded(case)
     assert case.keys() <= {*GIVEN, *SEEN}
     if "error" in case or "empty" in case:
         with pytest.raises(ReadError) as refused:

@@ -15,7 +15,7 @@ from pypdf.generic import (
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.pdf.reader import PdfReader
 
@@ -194,43 +194,6 @@ def test_text_at_an_angle_stands_where_it_is_drawn_and_is_no_title() -> None:
     document = read(drawn(draw))
     assert document.text == "\n".join(["DRAFT COPY", "", *BODY])
     assert (document.title, document.headings) == ("a", ())
-
-
-def encrypted(user: str) -> bytes:
-    return rewritten(
-        drawn(lines(BODY)),
-        lambda writer: writer.encrypt(user, "owner", algorithm="RC4-128"),
-    )
-
-
-def test_a_password_is_named() -> None:
-    with pytest.raises(ReadError, match=r"^protected by a password$"):
-        read(encrypted("secret"))
-
-
-def test_a_password_of_the_owner_alone_does_not_hinder_reading() -> None:
-    assert read(encrypted("")).text == "\n".join(BODY)
-
-
-def test_a_file_cut_off_is_read_as_far_as_possible_or_refused() -> None:
-    data = drawn(*[lines(BODY) for _ in range(5)])
-    with pytest.raises(ReadError, match=r"^broken PDF: "):
-        read(data[:200])
-    for part in (3, 2):
-        cut = data[: len(data) * part // 4]
-        try:
-            items = read_all(cut)
-        except ReadError:
-            continue
-        assert all(isinstance(item, ParsedDocument | ReadFailure) for item in items)
-
-
-def test_a_broken_table_of_contents_of_the_file_is_mended() -> None:
-    data = drawn(lines(BODY))
-    at = data.rindex(b"startxref")
-    table = data.rindex(b"xref", 0, at)
-    broken = data[:table] + b"xref\n0 3\ngarbage garbage\n" + data[data.rindex(b"trailer") :]
-    assert read(broken).text == "\n".join(BODY)
 
 
 def test_filled_fields_and_comments_follow_the_text_of_their_page() -> None:

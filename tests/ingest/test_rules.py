@@ -119,7 +119,7 @@ def test_every_whole_second_is_read_back(seconds: int) -> None:
     assert parse_timecode(format_timecode(seconds)) == seconds
 
 
-@pytest.mark.parametrize("tag", ["msup", "mfrac", "mroot", "mrow", "mfenced", "mtable"])
+@pytest.mark.parametrize("tag", ["msup", "mfenced", "mtable"])
 def test_deep_and_long_formulas_are_bounded(tag: str) -> None:
     deep = etree.fromstring(f"<{tag}>" * 1_000 + "x" + f"</{tag}>" * 1_000, HUGE)
     assert len(formula_text(deep)) < 500

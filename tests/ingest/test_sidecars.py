@@ -47,6 +47,12 @@ def put(folder, files):
         (folder / name).write_text(text)
 
 
+def age(folder):
+    """Make every file old enough that its time stamp can be trusted."""
+    for path in folder.rglob("*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
 def build(library, folder):
     return Indexer(library).build(folder, "notes")
 
@@ -91,37 +97,33 @@ def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, f
     assert paths(library, after="2024-06", before="2024-06-02") == {"a.md"}
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("created: soon", "created 'soon' is not a date"),
-        ("date: 5/6/2024", "date '5/6/2024' is not a date, or could be two"),
-        ("updated: [2024-01-01]", "updated '2024-01-01' is not a date"),
-        ("file_type: banana", "file_type 'banana' is not a known type"),
-        ("source_type: [a, b]", "source_type 'a, b' must be one short text"),
-        ("title: [broken", "the front matter is no YAML in line 2"),
-        ("a: &x 1\nb: *x", "anchors or aliases"),
-    ],
-)
-def test_what_front_matter_says_and_cannot_be_taken_is_named_until_it_changes(
-    library, folder, line, why
-):
-    put(folder, {"a.md": f"---\n{line}\ntags: kept\n---\nA walrus.\n", "b.txt": "A walrus.\n"})
-    for path in folder.iterdir():
-        os.utime(path, (1_600_000_000, 1_600_000_000))
+NOT_TAKEN = {
+    "created: soon": "created 'soon' is not a date",
+    "date: 5/6/2024": "date '5/6/2024' is not a date, or could be two",
+    "updated: [2024-01-01]": "updated '2024-01-01' is not a date",
+    "file_type: banana": "file_type 'banana' is not a known type",
+    "source_type: [a, b]": "source_type 'a, b' must be one short text",
+    "title: [broken": "the front matter is no YAML in line 2",
+    "a: &x 1\nb: *x": "anchors or aliases",
+}
+
+
+def test_what_front_matter_says_and_cannot_be_taken_is_named_until_it_changes(library, folder):
+    for number, line in enumerate(NOT_TAKEN):
+        put(folder, {f"{number}.md": f"---\n{line}\ntags: kept\n---\nA walrus.\n"})
+    age(folder)
     first = build(library, folder)
-    assert first.documents == 2, "the document itself is indexed"
+    assert first.documents == len(NOT_TAKEN), "the documents themselves are indexed"
     again = Indexer(library).update("notes")
-    assert again.unchanged == 2
+    assert again.unchanged == len(NOT_TAKEN)
     for report in (first, again):
-        (failure,) = report.failed
-        assert failure.path == "a.md"
-        assert why in failure.reason
-        assert failure.reason.startswith("metadata not taken: ")
-        assert failure.outcome == "indexed"
-    _, metadata = known(library, "a.md")
-    assert "created" not in metadata
-    assert "file_type" not in metadata
+        told = {failure.path: failure.reason for failure in report.failed}
+        for number, why in enumerate(NOT_TAKEN.values()):
+            assert why in told[f"{number}.md"]
+            assert told[f"{number}.md"].startswith("metadata not taken: ")
+        assert {failure.outcome for failure in report.failed} == {"indexed"}
+    for number in range(len(NOT_TAKEN)):
+        assert {"created", "file_type"}.isdisjoint(known(library, f"{number}.md")[1])
 
 
 def test_records_are_read_with_their_own_dates_and_named_up_to_twenty(library, folder):
@@ -138,25 +140,19 @@ def test_records_are_read_with_their_own_dates_and_named_up_to_twenty(library, f
     assert {entry.modified for entry in page.entries} == {None}, "a file's date is not a record's"
 
 
-@pytest.mark.parametrize(
-    "name", ["a.txt", "a.py", "a.html", "a.csv", "a.ipynb", "a.srt", "Makefile"]
-)
-def test_a_sidecar_speaks_for_a_file_that_cannot_speak_for_itself(library, folder, name):
-    text = "A walrus.\n"
-    if name.endswith("ipynb"):
-        text = '{"cells": [{"cell_type": "code", "source": ["walrus"]}], "nbformat": 4}'
-    if name.endswith("srt"):
-        text = "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"
-    (folder / name).write_text(text)
+def test_a_sidecar_speaks_for_a_file_that_cannot_speak_for_itself(library, folder):
+    names = {"a.txt", "a.py", "a.html", "a.csv", "a.ipynb", "a.srt", "Makefile"}
     told = "title: Told\ntags: [x]\nsource_type: note\ncreated: 2020-02-02\n" + SECRET
-    (folder / f"{name}.meta.yaml").write_text(told)
+    for name in names:
+        put(folder, {name: "A walrus.\n", f"{name}.meta.yaml": told})
+    cells = '{"cells": [{"cell_type": "code", "source": ["walrus"]}], "nbformat": 4}'
+    put(folder, {"a.ipynb": cells, "a.srt": "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"})
     report = build(library, folder)
-    assert (report.documents, report.failed) == (1, ())
-    title, metadata = known(library, name)
-    assert title == "Told"
-    assert metadata["tags"] == ["x"]
-    assert metadata["created"] == "2020-02-02"
-    assert paths(library, filters=["confidentiality=secret", "source_type=note"]) == {name}
+    assert (report.documents, report.failed) == (len(names), ())
+    for name in names:
+        title, metadata = known(library, name)
+        assert (title, metadata["tags"], metadata["created"]) == ("Told", ["x"], "2020-02-02")
+    assert paths(library, filters=["confidentiality=secret", "source_type=note"]) == names
     assert public(library) == set()
 
 
@@ -213,11 +209,9 @@ def test_a_program_s_date_counts_after_the_author_s(library, folder):
 @pytest.mark.parametrize(
     ("original", "text", "body"),
     [
-        ("report.pdf", ".converted/report.pdf.md", "A walrus.\n"),
         ("sub/report.pdf", ".converted/sub/report.pdf.md", "A walrus.\n"),
         ("sub/photo.png", "sub/.converted/photo.png.md", "A walrus.\n"),
         ("photo.png", "photo.png.md", "A walrus.\n"),
-        ("report.pdf", ".converted/report.md", "A walrus.\n"),
         ("talk.mp4", "said.md", "---\nsource_file: talk.mp4\n---\n[00:01] A walrus.\n"),
         ("talk.mp4", "talk.en.srt", "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"),
         ("talk.mp3", "talk.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nA walrus.\n"),
@@ -231,8 +225,7 @@ def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     for name, content in ((original, held), (f"{original}.meta.yaml", SECRET), (text, body)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
-    for file in folder.rglob("*"):
-        os.utime(file, (1_600_000_000, 1_600_000_000))
+    age(folder)
     build(library, folder)
     assert paths(library), "the text is indexed"
     assert paths(library, filters="confidentiality=secret") == paths(library)
@@ -282,8 +275,7 @@ def test_each_change_of_a_metadata_file_reaches_its_document_and_embeds_nothing(
     library, folder, encoder
 ):
     put(folder, {"sub/a.txt": "A walrus.\n", "sub/b.txt": "A seal.\n", "c.txt": "A whale.\n"})
-    for path in folder.rglob("*.txt"):
-        os.utime(path, (1_600_000_000, 1_600_000_000))
+    age(folder)
     build(library, folder)
     texts = len(encoder.texts)
 
@@ -353,37 +345,47 @@ UNREADABLE_LEVELS = {
 }
 
 
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("name", ["a.txt.meta.yaml", ".catalog.yaml"])
-def test_a_broken_metadata_file_makes_no_document_visible(library, folder, name, content):
-    (folder / "a.txt").write_text("A walrus.\n")
-    (folder / name).write_bytes(content)
+def each_in_a_folder(folder, contents):
+    """Write each as a sidecar and as a file of a folder, for an ``a.txt`` of its own."""
+    sidecars = [folder / f"{n}/a.txt.meta.yaml" for n in range(len(contents))]
+    sidecars += [folder / f"{n}-/.catalog.yaml" for n in range(len(contents))]
+    for path, content in zip(sidecars, [*contents, *contents], strict=True):
+        put(path.parent, {"a.txt": f"A walrus of {path.parent.name}.\n"})
+        path.write_bytes(content)
+    return sidecars, {f"{path.parent.name}/a.txt" for path in sidecars}
+
+
+def test_a_broken_metadata_file_makes_no_document_visible(library, folder):
+    sidecars, documents = each_in_a_folder(folder, BROKEN.values())
     report = build(library, folder)
-    assert [failure.path for failure in report.failed] == ["a.txt"]
-    assert name in report.failed[0].reason
-    assert paths(library) == set(), "a new document is not indexed"
-    (folder / name).write_text(SECRET)
-    assert Indexer(library).update("notes").added == 1
+    assert {failure.path for failure in report.failed} == documents
+    for failure in report.failed:
+        assert ".catalog.yaml" in failure.reason or "a.txt.meta.yaml" in failure.reason
+    assert paths(library, limit=100) == set(), "new documents are not indexed"
+    broken = [path.read_bytes() for path in sidecars]
+    for path in sidecars:
+        path.write_text(SECRET)
+    assert Indexer(library).update("notes").added == len(sidecars)
     assert public(library) == set()
-    (folder / "a.txt").write_text("A walrus in town.\n")
-    (folder / name).write_bytes(content)
+    for path, content in zip(sidecars, broken, strict=True):
+        put(path.parent, {"a.txt": "A walrus in town.\n"})
+        path.write_bytes(content)
     report = Indexer(library).update("notes")
-    assert [failure.path for failure in report.failed] == ["a.txt"]
-    assert known(library, "a.txt")[1] == {"confidentiality": "secret"}, "it stays as it was"
+    assert {failure.path for failure in report.failed} == documents
+    for path in documents:
+        assert known(library, path)[1] == {"confidentiality": "secret"}, "it stays as it was"
     assert public(library) == set()
 
 
-@pytest.mark.parametrize("content", UNREADABLE_LEVELS.values(), ids=UNREADABLE_LEVELS)
-@pytest.mark.parametrize("name", ["a.txt.meta.yaml", ".catalog.yaml"])
-def test_a_level_that_cannot_be_read_in_a_metadata_file_is_unreadable(
-    library, folder, name, content
-):
-    (folder / "a.txt").write_text("A walrus.\n")
-    (folder / name).write_bytes(content)
-    (failure,) = build(library, folder).failed
-    assert (failure.path, failure.outcome) == ("a.txt", "indexed")
-    assert "confidentiality in its metadata file cannot be read" in failure.reason
-    assert paths(library, filters="confidentiality=unreadable") == {"a.txt"}
+def test_a_level_that_cannot_be_read_in_a_metadata_file_is_unreadable(library, folder):
+    _, documents = each_in_a_folder(folder, UNREADABLE_LEVELS.values())
+    report = build(library, folder)
+    assert {(one.path, one.outcome) for one in report.failed} == {
+        (it, "indexed") for it in documents
+    }
+    for failure in report.failed:
+        assert "confidentiality in its metadata file cannot be read" in failure.reason
+    assert paths(library, filters="confidentiality=unreadable", limit=100) == documents
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
@@ -406,25 +408,25 @@ def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, 
     assert public(library) == set()
 
 
-@pytest.mark.parametrize(
-    "front",
-    [
-        "---\nconfidentiality: [secret\n---\n",
-        "---\nconfidentiality: secret\nAnd so on.\n---\n",
-        "---\nconfidentiality: {level: secret}\n---\n",
-        "---\ntitle: x\nConfidentiality: secret\n\n",
-        "+++\nconfidentiality = secret\n+++\n",
-        "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
-        "---\nconfidentiality: secret\nconfidentiality: public\n---\n",
-        "---\nconfidentiality:\n---\n",
-        "---\nconfidentiality: [secret, []]\n---\n",
-    ],
-)
-def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder, front):
-    put(folder, {"a.md": f"{front}A walrus.\n", "b.txt": "A walrus.\n"})
-    report = build(library, folder)
-    assert any("confidentiality cannot be read" in failure.reason for failure in report.failed)
-    assert paths(library, filters="confidentiality=unreadable") == {"a.md"}
+LOST_LEVELS = [
+    "---\nconfidentiality: [secret\n---\n",
+    "---\nconfidentiality: secret\nAnd so on.\n---\n",
+    "---\nconfidentiality: {level: secret}\n---\n",
+    "---\ntitle: x\nConfidentiality: secret\n\n",
+    "+++\nconfidentiality = secret\n+++\n",
+    "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
+    "---\nconfidentiality: secret\nconfidentiality: public\n---\n",
+    "---\nconfidentiality:\n---\n",
+    "---\nconfidentiality: [secret, []]\n---\n",
+]
+
+
+def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder):
+    closed = {f"{number}.md": f"{front}A walrus.\n" for number, front in enumerate(LOST_LEVELS)}
+    put(folder, {**closed, "b.txt": "A walrus.\n"})
+    told = {failure.path: failure.reason for failure in build(library, folder).failed}
+    assert all("confidentiality cannot be read" in told[path] for path in closed)
+    assert paths(library, filters="confidentiality=unreadable") == set(closed)
 
 
 MISSPELT = [
@@ -441,39 +443,47 @@ COPIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COPIES)
-def test_a_copy_of_a_metadata_file_closes_its_documents_unless_the_file_is_there(
-    library, folder, name
-):
-    put(folder, {"sub/a.txt": "A walrus.\n", "b.txt": "A walrus.\n", f"sub/{name}": SECRET})
+def beside(folder, names):
+    """Write a file with each of these names next to an ``a.txt``; return which are theirs."""
+    for number, name in enumerate(names):
+        put(folder, {f"{number}/a.txt": f"A walrus {number}.\n", f"{number}/{name}": SECRET})
+    put(folder, {"b.txt": "A walrus.\n"})
+    return {f"{number}/a.txt" for number in range(len(names))}
+
+
+def state_rightly(folder, names):
+    for number, name in enumerate(names):
+        right = ".catalog.yaml" if name.startswith(".") else "a.txt.meta.yaml"
+        put(folder, {f"{number}/{right}": "confidentiality: public\n"})
+
+
+def test_a_copy_of_a_metadata_file_closes_its_documents_unless_the_file_is_there(library, folder):
+    closed = beside(folder, COPIES)
     build(library, folder)
-    assert paths(library) == {"sub/a.txt", "b.txt"}
-    assert paths(library, filters="confidentiality=unreadable") == {"sub/a.txt"}
-    right = ".catalog.yaml" if name.startswith(".") else "a.txt.meta.yaml"
-    put(folder, {f"sub/{right}": "confidentiality: public\n"})
+    assert paths(library) == {*closed, "b.txt"}
+    assert paths(library, filters="confidentiality=unreadable") == closed
+    state_rightly(folder, COPIES)
     Indexer(library).update("notes")
-    assert paths(library, filters="confidentiality=public") == {"sub/a.txt"}
+    assert paths(library, filters="confidentiality=public") == closed
 
 
-@pytest.mark.parametrize("name", MISSPELT)
 def test_a_metadata_file_with_another_ending_is_named_and_makes_its_documents_unreadable(
-    library, folder, name
+    library, folder
 ):
-    put(folder, {"sub/a.txt": "A walrus.\n", "b.txt": "A walrus.\n", f"sub/{name}": SECRET})
-    failure, of_document = sorted(
-        build(library, folder).failed, key=lambda one: one.path == "sub/a.txt"
-    )
-    assert (failure.path, of_document.path) == (f"sub/{name}", "sub/a.txt")
-    right = ".catalog.yaml" if name.startswith(".") else "a.txt.meta.yaml"
-    assert failure.reason.startswith("not read, so documents that begin with its name")
-    assert paths(library) == {"sub/a.txt", "b.txt"}
-    assert paths(library, filters="confidentiality=unreadable") == {"sub/a.txt"}
-    put(folder, {f"sub/{right}": "confidentiality: public\n"})
+    closed = beside(folder, MISSPELT)
+    told = {failure.path: failure.reason for failure in build(library, folder).failed}
+    misspelt = {f"{number}/{name}" for number, name in enumerate(MISSPELT)}
+    assert set(told) == {*misspelt, *closed}
+    for path in misspelt:
+        assert told[path].startswith("not read, so documents that begin with its name")
+    assert paths(library, filters="confidentiality=unreadable") == closed
+    state_rightly(folder, MISSPELT)
     Indexer(library).update("notes")
-    assert paths(library, filters="confidentiality=unreadable") == {"sub/a.txt"}, "of two, neither"
-    (folder / "sub" / name).unlink()
+    assert paths(library, filters="confidentiality=unreadable") == closed, "of two, neither"
+    for path in misspelt:
+        (folder / path).unlink()
     assert Indexer(library).update("notes").failed == ()
-    assert paths(library, filters="confidentiality=public") == {"sub/a.txt"}
+    assert paths(library, filters="confidentiality=public") == closed
 
 
 def test_a_metadata_file_does_not_widen_what_the_document_itself_says(library, folder):

@@ -20,7 +20,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
 
-pytestmark = pytest.mark.both_stores
+both_stores = pytest.mark.both_stores  # of what the store keeps; the rest is the same on each
 
 
 def paths(library, query, **search):
@@ -34,6 +34,7 @@ def age(folder: Path) -> None:
         os.utime(path, (1_600_000_000, 1_600_000_000))
 
 
+@both_stores
 def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(notes, "notes")
@@ -43,6 +44,7 @@ def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
         assert paths(library, "bake bread")[0] == "bread.txt"
 
 
+@both_stores
 def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, notes, monkeypatch):
     age(notes)
     encoder = WordEncoder()
@@ -56,6 +58,7 @@ def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, no
         assert second.embedded_chunks == first.embedded_chunks == first.chunks
 
 
+@both_stores
 def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     tmp_path, notes, monkeypatch
 ):
@@ -92,6 +95,7 @@ def test_a_file_changed_within_the_clock_tick_of_its_reading_is_noticed(tmp_path
         assert paths(library, "opium", mode="lexical") == ["bread.txt"]
 
 
+@both_stores
 def test_an_edit_re_embeds_only_the_chunks_whose_text_changed(tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -110,6 +114,7 @@ def test_an_edit_re_embeds_only_the_chunks_whose_text_changed(tmp_path):
         assert paths(library, "omega", mode="lexical") == ["long.md"]
 
 
+@both_stores
 def test_a_deleted_file_is_gone_from_every_leg_and_its_vectors_from_the_store(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
@@ -134,7 +139,7 @@ def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
         assert paths(library, "bake bread", mode="lexical") == []
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.epub", "a.pptx"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.epub"])
 def test_a_document_cut_to_nothing_keeps_its_text_until_it_is_whole(tmp_path, notes, name):
     # Under any name text is read as text, so the stored document need not be of the format.
     (notes / name).write_text("Turnips are sown in spring.\n")
@@ -146,6 +151,7 @@ def test_a_document_cut_to_nothing_keeps_its_text_until_it_is_whole(tmp_path, no
         assert paths(library, "turnips", mode="lexical") == [name]
 
 
+@both_stores
 def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
     encoder = WordEncoder()
@@ -162,6 +168,7 @@ def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, 
         assert paths(library, "turnips passage", mode="vector")[0] == "bad.md"
 
 
+@both_stores
 def test_a_passage_that_stays_poisoned_changes_nothing_at_the_next_update(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
     with open_library(tmp_path / "home") as library:
@@ -177,6 +184,7 @@ def generation(library):
         return connection.exec_driver_sql("SELECT generation FROM datasets").scalar()
 
 
+@both_stores
 def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path, notes):
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:
@@ -195,6 +203,7 @@ def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path
         assert paths(library, "boil rice", mode="vector")[0] == "bread.txt"
 
 
+@both_stores
 def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
@@ -249,6 +258,7 @@ def test_one_bad_line_of_json_lines_is_named_and_the_others_indexed(tmp_path):
         assert paths(library, "pears", mode="lexical") == ["3"]
 
 
+@both_stores
 def test_a_path_too_long_for_the_store_fails_alone_and_is_named(tmp_path):
     deep = tmp_path / "notes" / Path(*["ü" * 100] * 8)
     deep.mkdir(parents=True)
@@ -271,6 +281,7 @@ def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
         assert (report.removed, report.documents, report.unchanged) == (1, 1, 1)
 
 
+@both_stores
 def test_records_stay_when_their_file_is_renamed(tmp_path):
     (tmp_path / "notes").mkdir()
     corpus = tmp_path / "notes" / "corpus.jsonl"
@@ -287,6 +298,7 @@ def test_records_stay_when_their_file_is_renamed(tmp_path):
         assert (report.documents, report.added, report.removed) == (1, 1, 2)
 
 
+@both_stores
 def test_the_first_record_of_an_id_is_indexed_and_the_second_is_named(tmp_path):
     folder = tmp_path / "notes"
     write(folder, a_dot_jsonl='{"_id": "1", "text": "apples"}')
@@ -325,6 +337,7 @@ def test_a_record_that_moved_to_another_file_is_found_after_the_next_update_at_t
             assert paths(library, "pears", mode="lexical") == ["2"]
 
 
+@both_stores
 def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_path, notes):
     def ids(home):
         with open_library(tmp_path / home) as library:
@@ -337,6 +350,7 @@ def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_pa
     assert len(ids("three")) >= 3
 
 
+@both_stores
 def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
@@ -350,10 +364,11 @@ def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, 
         assert paths(library, "bake bread", mode="vector")[0] == "bread.txt"
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a:b", "../up", ".hidden", "x" * 101])
-def test_a_dataset_name_that_could_leave_its_folder_is_refused(tmp_path, notes, name):
-    with open_library(tmp_path / "home") as library, pytest.raises(InputError):
-        Indexer(library).build(notes, name)
+def test_a_dataset_name_that_could_leave_its_folder_is_refused(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        for name in ("", "a/b", "a:b", "../up", ".hidden", "x" * 101):
+            with pytest.raises(InputError):
+                Indexer(library).build(notes, name)
 
 
 def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
@@ -387,25 +402,24 @@ def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
         assert report.notes == ("exclude '*.cvs' matched nothing",)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "kind"),
-    [
-        ("scan.pdf", "x", "plain text"),
-        ("letter.docx", "Dear Ann, the walrus swims.", "plain text"),
-        ("report.pdf", "<!DOCTYPE html><p>Log in first.</p>", "a web page"),
-        ("ledger.xls", "<?xml?><Workbook><Row><Cell>Rope</Cell></Row></Workbook>", "XML"),
-    ],
-)
-def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(
-    tmp_path, name, content, kind
-):
-    write(tmp_path / "notes", **{name.replace(".", "_dot_"): content})
+def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(tmp_path):
+    files = {
+        "scan.pdf": ("x", "plain text"),
+        "letter.docx": ("Dear Ann, the walrus swims.", "plain text"),
+        "report.pdf": ("<!DOCTYPE html><p>Log in first.</p>", "a web page"),
+        "ledger.xls": ("<?xml?><Workbook><Row><Cell>Rope</Cell></Row></Workbook>", "XML"),
+    }
+    for name, (content, _) in files.items():
+        write(tmp_path / "notes", **{name.replace(".", "_dot_"): content})
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(tmp_path / "notes", "notes")
-        (remark,) = report.failed
-        assert (report.documents, remark.path, remark.outcome) == (1, name, "indexed")
-        assert f"not as {name[-4:].lstrip('.')}" in remark.reason
-        assert kind in remark.reason
+        assert report.documents == 4
+        assert {(one.path, one.outcome) for one in report.failed} == {
+            (name, "indexed") for name in files
+        }
+        for remark in report.failed:
+            assert f"not as {remark.path[-4:].lstrip('.')}" in remark.reason
+            assert files[remark.path][1] in remark.reason
         assert Indexer(library).update("notes").failed == report.failed
 
 
@@ -416,6 +430,7 @@ def test_a_folder_without_a_file_to_index_is_named(tmp_path):
         assert f"{tmp_path / 'notes'} has no file to index" in note
 
 
+@both_stores
 def test_a_date_in_the_file_name_counts_before_the_files_time_and_after_the_documents_own(tmp_path):
     write(
         tmp_path / "notes",
@@ -509,6 +524,7 @@ def test_of_two_failing_passages_the_one_that_recovers_is_found(tmp_path):
         assert [hit.heading_path for hit in results] == [("turnips",)]
 
 
+@both_stores
 def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
     """It ends the run; nothing is noted as done that was not published, so the next run does it."""
     from catalog.ingest import pipeline
@@ -613,6 +629,7 @@ def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkey
         assert paths(library, "otter", mode="lexical") == ["2"]
 
 
+@both_stores
 def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):
     write(tmp_path / "notes", a_dot_md="A walrus.")
     os.utime(tmp_path / "notes/a.md", (10_413_792_000, 10_413_792_000))  # 2300-01-01
@@ -636,6 +653,7 @@ def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
         assert hit.heading_path == ()
 
 
+@both_stores
 def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_path):
     class Impatient:
         def start(self, total, doing="", *, then=""):
