@@ -8,7 +8,6 @@ import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
