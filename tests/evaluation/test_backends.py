@@ -109,6 +109,23 @@ def test_v1_answers_from_its_own_index(load):
     assert asked(backend, "bake the bread").documents[0] == "bread.txt"
 
 
+def test_v1_answers_from_the_index_it_has_until_it_is_prepared_again(load, library, tmp_path):
+    write(tmp_path / "edited", old_dot_md="# Old\n\nOwls fly at night.\n")
+    Indexer(library).build(tmp_path / "edited", "edited")
+    try:
+        backend = load("v1")
+        backend.prepare("edited", Silent())
+        write(tmp_path / "edited", new_dot_md="# New\n\nOwls fly at dawn.\n")
+        Indexer(library).update("edited")
+        query = question(1, query="owls at dawn")
+        before = backend.search(query, dataset="edited", top_k=5)
+        backend.prepare("edited", Silent())
+        after = backend.search(query, dataset="edited", top_k=5)
+        assert (set(before.documents), set(after.documents)) == ({"old.md"}, {"old.md", "new.md"})
+    finally:
+        Indexer(library).remove("edited")
+
+
 def test_a_leg_alone_answers_without_the_other(load, encoder, monkeypatch):
     monkeypatch.setattr(encoder, "down", True)
     assert asked(load("lexical")).documents[0] == "keys.md"

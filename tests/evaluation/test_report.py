@@ -8,13 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.core.user_search import RankedHit
+from catalog.core.user_search import RankedHit, to_ranking
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.gates import parse_gate
 from catalog.evaluation.report import (
@@ -197,7 +198,15 @@ def test_no_text_from_outside_becomes_markup(hostile):
     name = "".join(re.findall(r"[!-~]+", bad))
     table = {
         "a": [
-            RankedHit(plain, 1.0, f"{bad} question {bad}", location=bad, explain=(bad,)),
+            RankedHit(
+                plain,
+                1.0,
+                f"{bad} question {bad}",
+                location=bad,
+                explain=(bad,),
+                headings=bad,
+                certainty=bad,
+            ),
             RankedHit("right.md", 0.5, bad),
         ],
         "b": ValueError(bad),
@@ -228,6 +237,21 @@ def test_no_text_from_outside_becomes_markup(hostile):
     )
     text.encode("utf-8")
     assert "49{%" not in text
+
+
+def test_a_passage_has_its_headings_its_place_and_its_certainty():
+    passage = {
+        "path": "right.md",
+        "heading_path": ["Guide", "Rotating"],
+        "locator": {"unit": "line", "line_start": 4, "line_end": 8},
+        "certainty": "likely",
+    }
+    hit = to_ranking([passage], "notes", 1).hits[0]
+    queries = [question(1, id="a")]
+    comparison = compared(queries, {"a": ["wrong.md"]}, TableBackend("new", {"a": [hit]}))
+    passages = render_report(comparison, created=CREATED).partition("Passages of new")[2]
+    told = re.sub(r"<[^>]*>", " ", passages.partition("</details>")[0])
+    assert "right.md Guide > Rotating lines 4–8 likely" in " ".join(unescape(told).split())
 
 
 def test_the_page_asks_nothing_of_the_network():

@@ -68,7 +68,10 @@ def _working_directory(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """One hit: ``location`` in words, ``times`` in seconds; ``also_in`` have the same text."""
+    """One hit: ``location`` in words, ``times`` in seconds; ``also_in`` have the same text.
+
+    ``headings`` are over it, as ``Guide > Method``; ``certainty`` is the search's own word.
+    """
 
     path: str
     score: float | None = None
@@ -77,6 +80,8 @@ class RankedHit:
     times: tuple[float, float] | None = None
     explain: tuple[str, ...] = ()
     also_in: tuple[RankedHit, ...] = ()
+    headings: str = ""
+    certainty: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +240,7 @@ def _to_hit(result: object, dataset: str) -> RankedHit:
         raise BackendError(f"a hit has no path: {_type_name(result)}; expected one of {_PATH_KEYS}")
     locator = _get(result, "locator")
     start, end = (_to_number(_get(locator, name)) for name in ("time_start", "time_end"))
+    headings = _get(result, "heading_path")
     hit = RankedHit(
         path=_to_path(str(path), dataset),
         score=_to_number(_get(result, "score")),
@@ -242,6 +248,8 @@ def _to_hit(result: object, dataset: str) -> RankedHit:
         location=_format_location(locator),
         times=None if start is None else (start, start if end is None else end),
         explain=_explanation_lines(_get(result, "explain")),
+        headings=" > ".join(map(str, headings)) if isinstance(headings, list | tuple) else "",
+        certainty=str(_get(result, "certainty") or ""),
     )
     others = _first_of(result, ("also_in",))
     copies = [_to_hit(one, dataset) for one in others] if isinstance(others, list | tuple) else []

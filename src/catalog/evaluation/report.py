@@ -298,7 +298,9 @@ def _hit(row: View, hit: RankedHit, words: re.Pattern[str] | None) -> View:
     return {
         "rank": row["rank"],
         "path": shorten(hit.path),
+        "headings": shorten(hit.headings, 100),
         "location": shorten(", ".join(filter(None, (hit.location, times))), 100),
+        "certainty": shorten(hit.certainty, 20),
         "score": "" if hit.score is None else f"{hit.score:.4g}",
         "badge": row["badge"],
         "excerpt": cut_excerpt(hit.text, words),

@@ -78,6 +78,9 @@ def test_open_lists_show_names_what_only_one_found_and_what_moved(client):
 def test_our_own_searches_explain_their_hits_and_stages(client):
     page = main_of(client.get("/compare", params={"q": "rotate keys", "a": "lexical", "b": "v2"}))
     assert "lexical (bm25), rank 1" in page
+    told = re.sub(r"<[^>]*>|\s+", " ", page)
+    assert re.search(r"keys\.md +Rotating|keys\.md +Keys > Rotating", told)
+    assert re.search(r"lines \d+–\d+ +(exact|likely|possible) ", told)
     assert re.search(r"fuse [\d.]+ ms", page)
 
 
@@ -93,7 +96,10 @@ def test_blind_lists_hide_names_and_change_sides(client, team):
     orders = set()
     for _ in range(30):
         page = main_of(client.get("/compare", params={**PAIR, "mode": "blind"}))
-        assert not re.search(r"compared:|lexical|rank 1|\d ms|What differs", page)
+        told = (
+            r"compared:|lexical|rank 1|\d ms|What differs|Rotating<|lines \d|exact|likely|possible"
+        )
+        assert not re.search(told, page)
         orders.add(page.index("keys.md") < page.index("bread.txt"))
     assert orders == {True, False}
 
@@ -403,6 +409,37 @@ def test_grades_are_kept_with_who_gave_them_and_what_was_seen(client, team):
     assert team()[1].expected[0].span.text == "Rotate the API keys"
     again = client.get("/grade", params=asked).text
     assert f'name="grade.{at}" value="3" checked' in again
+
+
+def test_the_sets_grades_are_shown_to_who_grades_but_in_blind_mode_after_the_choice(client, team):
+    page = client.get("/grade", params={**PAIR, "id": "q1"})
+    paths = re.findall(r'name="path.\d" value="([^"]*)"', page.text)
+    grades = {f"path.{n}": path for n, path in enumerate(paths)}
+    grades |= {f"grade.{paths.index('keys.md')}": "3"}
+    client.post("/grade", data={"shown": form_of(page), **grades}, headers=ORIGIN)
+    bob = {**PAIR, "id": "q1", "by": "bob"}
+    page = client.get("/grade", params=bob).text
+    assert page.count("grade 3 in the set") == 1
+    assert "checked" not in page
+    blind = {**bob, "mode": "blind"}
+    assert "in the set" not in client.get("/grade", params=blind).text
+    judge(client, "left", **blind)
+    assert "grade 3 in the set" in client.get("/grade", params=blind).text
+
+
+@pytest.mark.parametrize("path", ["/compare", "/sets"])
+def test_who_has_no_golden_set_gets_a_first_question_to_judge(client, path, tmp_path):
+    page = client.get(path, params={"a": GOOD, "b": BAD} if path == "/compare" else None)
+    form = page.text.partition('<section class="start">')[2].partition("</form>")[0]
+    assert "plain LlamaIndex search" in form
+    assert '<form action="/compare"' in form
+    sent = dict(re.findall(r'<input name="(\w+)" value="(\w+)"', form))
+    sent |= dict(re.findall(r'<button name="(mode)" value="(blind)"', form))
+    page = client.get("/compare", params={**sent, "q": "rotate?", "by": "ann", "a": GOOD, "b": BAD})
+    data = {"shown": form_of(page), "preferred": "left"}
+    client.post("/compare", data=data, headers=ORIGIN)
+    (query,) = read_golden(tmp_path / "first.jsonl").queries
+    assert (query.query, query.preferences[0].mode) == ("rotate?", "blind")
 
 
 def test_who_asks_a_search_that_is_busy_is_told_to_try_again(client, team, monkeypatch):

@@ -109,13 +109,15 @@ def test_the_one_status_stays_outside_main_and_says_how_many_were_found(page, ba
 
 
 def test_a_slash_goes_to_the_box_and_is_typed_only_into_one_in_use(page, base):
-    page.goto(base)  # the box has the focus
+    page.goto(base)
+    page.wait_for_selector("#q:focus")
     page.keyboard.press("/")
     assert page.input_value("#q") == ""
     page.keyboard.type("/etc")
     assert page.input_value("#q") == "/etc"
     page.goto(f"{base}/?q=keys")
-    page.evaluate("document.activeElement.blur()")
+    page.wait_for_selector("#q:focus")
+    page.focus("a.result >> nth=0")
     page.keyboard.press("/")
     assert page.input_value("#q") == "keys"
     page.keyboard.type("bread/")

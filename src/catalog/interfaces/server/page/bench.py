@@ -164,14 +164,6 @@ class Bench:
                 names, key=lambda one: len(labelled.intersection(list_paths(connection, one)))
             )
 
-    def leg_ranks(self, dataset: str, query: GoldenQuery) -> dict[str, dict[str, int]]:
-        """Return the rank of each document, from 1, when searched by words and by meaning alone."""
-        return {
-            leg: {path: rank for rank, path in enumerate(ranking.documents, start=1)}
-            for leg in LEGS
-            for ranking, *_ in [self.rank(leg, dataset, query)]
-        }
-
     def waits(self, specs: Sequence[str], dataset: str) -> dict[str, _Opening]:
         """Begin to make backends ready; return those that are not."""
         known = [spec for spec in specs if spec in self.specs]

@@ -39,8 +39,8 @@ _KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
 def compare_view(bench: Bench, pairs: Pairs) -> View:
     """Return the two lists for the question in the address, or for the next one of a set."""
     asked = _read(bench, pairs)
-    offered = {"specs": bench.specs, "modes": MODES, "sets": bench.sets()}
-    view: View = {**asked, **offered, "datasets": bench.library.datasets()}
+    view: View = {**asked, "specs": bench.specs, "modes": MODES, "sets": bench.sets()}
+    view["datasets"] = bench.library.datasets()
     view |= dict.fromkeys(("question", "legs", "sides", "list", "choices"))
     view |= dict.fromkeys(("error", "told", "grade", "since"), "")
     searches = (asked["a"], asked["b"], *LEGS)
@@ -85,7 +85,6 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     rankings = [bench.rank(asked[side], asked["dataset"], question)[0] for side in "ab"]
     is_seen = asked["mode"] == "open" or asked["by"] in _judges(question, asked)
     own = {one.path: one for one in question.judgements if one.by == asked["by"]}
-    spans = {path: one.span.text or "" for path, one in own.items() if one.span is not None}
     words = compile_words(question.query)
     hits = list(pool_hits(rankings, (), 2 * TOP))
     documents = tuple(hit.path for hit in hits)
@@ -100,8 +99,7 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
             {
                 "path": hit.path,
                 "excerpt": cut_excerpt(hit.text, words),
-                "grade": own[hit.path].grade if hit.path in own else None,
-                "span": spans.get(hit.path, ""),
+                "own": own.get(hit.path),
                 "known": question.grades.get(hit.path) if is_seen else None,
             }
             for hit in hits
@@ -235,7 +233,9 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
                 told = {"name": "", "error": error and "this search failed", "stages": ()}
             parts = [_hit(hit, words, with_text=has_text) for hit in side]
             view["sides"].append({**told, "hits": parts, "paths": [hit.path for hit in side]})
-        view["legs"] = {} if is_hidden else bench.leg_ranks(asked["dataset"], question)
+        for leg in () if is_hidden else LEGS:  # the rank of each document by it alone
+            documents = bench.rank(leg, asked["dataset"], question)[0].documents
+            view.setdefault("legs", {})[leg] = {path: n for n, path in enumerate(documents, 1)}
     shown = Shown(question, names[0], names[1], *_about(asked), teams=teams, is_new=is_new)
     if asked["set"] and asked["by"] and not any((*errors, *times)):
         view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))

@@ -18,12 +18,15 @@ from catalog.interfaces.server.page.files import FRAMED, draw_page, find_documen
 from catalog.interfaces.server.page.state import State, View
 
 if TYPE_CHECKING:
+    from markdown_it.rules_core import StateCore
+
     from catalog.interfaces.calls import LocalEngine
 
 _BYTES = 300_000  # of one text; a place beyond them is shown with the text after it
 _LINES = 5_000  # of one text
 _BEFORE = 20  # lines (pages …) shown before such a place
 _FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?=\n|$)", re.DOTALL)
+_LONG_PARAGRAPH = 5_000  # characters; a longer one stays plain: "[" 300,000 times takes minutes
 _BLOCKS = ("paragraph_open", "heading_open", "tr_open", "fence", "code_block", "hr")
 
 
@@ -140,6 +143,7 @@ def _render(
     if numbers[:1] == [1] and (front := _FRONT_MATTER.match(text)):
         text = "\n" * front[0].count("\n") + text[front.end() :]
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    reader.core.ruler.before("inline", "long", _keep_long_plain)
     tokens, is_first = reader.parse(text), True
     for token in tokens:
         token.hidden = False  # a paragraph of a list, which may be cited alone
@@ -158,6 +162,12 @@ def _render(
                 part.attrs = _link(str(part.attrs["href"]), document["source_doc_id"], state)
             part.type = "text" if part.type == "image" else part.type  # its words
     return Markup(reader.renderer.render(tokens, reader.options, {}))  # noqa: S704 - no HTML of others
+
+
+def _keep_long_plain(reading: StateCore) -> None:
+    for token in reading.tokens:
+        if token.type == "inline" and len(token.content) > _LONG_PARAGRAPH:
+            token.type = "text"
 
 
 def _link(target: str, own: str, state: State) -> dict[str, str | int | float]:

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import CatalogError, InputError
-from catalog.core.lru_cache import LRUCache
 from catalog.core.text import counted
 from catalog.evaluation.backends import RecordedBackend, require_run
 from catalog.evaluation.comparison import compare_runs
@@ -35,7 +35,6 @@ from catalog.store.eval_runs import EvalRun, list_runs
 _RUNS = 50
 _QUESTIONS = 200  # on a page, and of conflicts and problems
 _RESAMPLES = 1000  # enough to draw an interval
-_INTERVALS: LRUCache[tuple[str, str], Interval] = LRUCache(2000)  # by run, which never changes
 
 
 def sets_view(bench: Bench, pairs: Pairs) -> View:
@@ -119,21 +118,17 @@ def _charts(runs: Sequence[EvalRun]) -> Iterator[tuple[str, list[View]]]:
     for (*about, _), same in series.items():
         for metric in SHOWN_METRICS:
             points = [
-                {"run": run, "mean": sum(values) / len(values), "ends": ends}
+                {"run": run, "mean": sum(values) / len(values), "ends": _interval(values)}
                 for run in same
-                if (values := [*run.scores.get(metric, {}).values()])
-                for ends in [_interval(run.id, metric, values)]
+                if (values := tuple(run.scores.get(metric, {}).values()))
             ]
             if len(points) > 1:
                 yield " · ".join((metric, *about)), points
 
 
-def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:
-    known = _INTERVALS.get((run, metric))
-    if known is None:
-        known = mean_interval(values, resamples=_RESAMPLES)
-        _INTERVALS.put((run, metric), known)
-    return known
+@lru_cache(2000)
+def _interval(values: tuple[float, ...]) -> Interval:
+    return mean_interval(values, resamples=_RESAMPLES)
 
 
 def runs_report(bench: Bench, before: str, after: str) -> str:

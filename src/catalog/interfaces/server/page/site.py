@@ -79,8 +79,8 @@ _FRAME = {
     "content-type": "text/html",  # in the encoding that the file names
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "img-src data:; frame-ancestors 'self'",
-    "x-dns-prefetch-control": "off",
 }
+_INNER = re.compile(rb"(?i)<(?=i?frame)")  # a browser connects to its host before it refuses it
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 ResultT = TypeVar("ResultT")
 
@@ -103,7 +103,7 @@ def page_routes(
     shows = {CatalogError: _show_error, HTTPException: _show_error}
     app = Starlette(routes=own, exception_handlers=shows)
     alone = serve.model_copy(update={"allowed_origins": ()})  # no other site's page reads this one
-    is_open = frozenset([LOGIN, *map(_asset_path, _ASSETS)])
+    is_open = frozenset([LOGIN, *(f"/assets/{name}" for name in _ASSETS)])
     guarded = guard_app(_with_headers(app), address, alone, open_paths=is_open, login=LOGIN)
     return [Route(route.path, endpoint=guarded) for route in own]
 
@@ -223,7 +223,8 @@ class Site:
         name = request.query_params.get("doc", "")
         file = await self._run(partial(find_document_file, self.engine, name))
         if file.suffix.lower() in FRAMED:
-            return FileResponse(file, headers=_FRAME)
+            page = await self._run(file.read_bytes)
+            return Response(_INNER.sub(b"<no-", page), headers=_FRAME)
         if not (kind := media_kind(file)):
             raise HTTPException(404, "that document has no recording")
         return FileResponse(file, media_type=kind)
@@ -285,7 +286,7 @@ def _common(request: Request) -> View:
     return {
         "path": request.url.path,
         "address": f"{request.url.path}?{request.url.query}".rstrip("?"),
-        "assets": {name: f"{_asset_path(name)}?{_asset_bytes(name)[1]}" for name in _ASSETS},
+        "assets": {name: f"/assets/{name}?{_asset_bytes(name)[1]}" for name in _ASSETS},
         "has_pass": PASS in request.cookies,
     }
 
@@ -317,10 +318,6 @@ def _own_path(target: str) -> str:
     """Return a path of this server, ``/`` for an address elsewhere."""
     is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
     return target if is_path and target.isprintable() else "/"
-
-
-def _asset_path(name: str) -> str:
-    return f"/assets/{name}"
 
 
 @cache
