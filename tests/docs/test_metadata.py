@@ -16,10 +16,11 @@ METADATA = PAGE.partition("## Metadata")[2].partition("\n## ")[0]
 EXAMPLE = re.compile(r"```yaml\n# (\S+): [^\n]+\n(.*?)```", re.DOTALL)
 
 
-@pytest.fixture
-def listing(tmp_path):
+@pytest.fixture(scope="module")
+def listing(tmp_path_factory):
     """The documents of a folder that has the files of the examples."""
-    folder = tmp_path / "folder"
+    place = tmp_path_factory.mktemp("metadata")
+    folder = place / "folder"
     (folder / "contracts" / "old").mkdir(parents=True)
     for name in ("contracts/report.pdf", "contracts/old/lease.txt", "notes.txt"):
         (folder / name).write_text("The rent is due in May.\n")
@@ -30,7 +31,7 @@ def listing(tmp_path):
     ]
     for name, text in examples:
         (folder / name).write_text(text)
-    with open_library(tmp_path / "home") as library:
+    with open_library(place / "home") as library:
         failed = Indexer(library).build(folder, "notes").failed
         assert {one.path for one in failed} <= {"contracts/report.pdf"}  # it is plain text
         yield DocumentCatalog(library)

@@ -20,6 +20,7 @@ def test_every_pattern_takes_time_linear_in_the_text():
     assert slow == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [

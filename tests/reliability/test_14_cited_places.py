@@ -464,8 +464,8 @@ def test_a_short_snippet_is_cited_closely(engine, folder, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
     for word in WORDS[::3]:
-        for hit in find(engine, name, word):
-            asked = {"query": f'"{word}"', "docs": [hit["path"]], "dataset": "notes", "top_k": 50}
+        for path in {hit["path"] for hit in find(engine, name, word)}:
+            asked = {"query": f'"{word}"', "docs": [path], "dataset": "notes", "top_k": 50}
             found = call_tool(engine, "search", asked).data["results"]
             assert found
             for passage in found:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import lru_cache
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ TOKEN = "a token of some length"
 CALLS = 12  # for each route
 
 
+@lru_cache(maxsize=4)
 def api(engine, serve):
     asking = ApiState(engine, Workers(2, 20), 20.0)
     app = build_api(asking, needs_token=serve.token is not None)

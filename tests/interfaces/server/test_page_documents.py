@@ -316,6 +316,7 @@ def test_boxes_lie_on_the_words_of_a_turned_page(tmp_path):
     assert inside.getextrema()[0] < 80  # there are letters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [0, 90, 180, 270])
 def test_a_box_lies_on_the_words_whichever_way_they_are_drawn(tmp_path, turned):
     canvas = Canvas(str(tmp_path / "one.pdf"), pagesize=(400, 600))
@@ -333,6 +334,7 @@ def test_a_box_lies_on_the_words_whichever_way_they_are_drawn(tmp_path, turned):
     assert (right - left) * (bottom - top) > width * height / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cited", "lines"),
     [
