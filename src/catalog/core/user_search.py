@@ -68,10 +68,7 @@ def _working_directory(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """One hit: ``location`` in words, ``times`` in seconds; ``also_in`` have the same text.
-
-    ``headings`` are over it, as ``Guide > Method``; ``certainty`` is the search's own word.
-    """
+    """One hit: place, headings and certainty in words, seconds; ``also_in`` have the same text."""
 
     path: str
     score: float | None = None
