@@ -4,12 +4,14 @@ import random
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from catalog.library.health import diagnose
+from catalog.library.indexing import Indexer
 from fakes import open_qdrant_library
 from processes import forking
 from reliability.chaos import seeds
-from reliability.killed_build import NO_FILTER, build
+from reliability.killed_build import NO_FILTER, build, open_small_steps
 from reliability.whole_store import state_of, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -70,6 +72,16 @@ def uninterrupted(corpus, tmp_path_factory):
     return state(home)
 
 
+@pytest.fixture(scope="module")
+def statements(corpus, tmp_path_factory):
+    """How many statements a build has."""
+    with open_small_steps(tmp_path_factory.mktemp("counted")) as library:
+        seen = []
+        event.listen(library.database.engine, "before_cursor_execute", lambda *_: seen.append(1))
+        Indexer(library).build(corpus, "notes")
+    return len(seen)
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_build_killed(step, corpus, uninterrupted, tmp_path):
     where, count, moment = STEPS[step]
@@ -79,12 +91,12 @@ def test_a_build_killed(step, corpus, uninterrupted, tmp_path):
 
 
 def test_builds_killed_at_random_statements_end_as_if_nothing_had_happened(
-    corpus, uninterrupted, tmp_path
+    corpus, statements, uninterrupted, tmp_path
 ):
     """Each trial kills the build of one store twice, further on each time or not."""
     for number in seeds():
         chance, home = random.Random(number), tmp_path / f"home{number}"
-        ends = [run(corpus, home, "statement", chance.randrange(1, 400)) for _ in range(2)]
+        ends = [run(corpus, home, "statement", chance.randrange(1, statements)) for _ in range(2)]
         assert -9 in ends, f"no build was killed; IDX_TEST_SEED={number}"
         run(corpus, home)
         assert state(home) == uninterrupted, f"IDX_TEST_SEED={number}"
@@ -105,7 +117,7 @@ def test_a_build_that_finds_the_disk_full_says_so_and_ends_when_there_is_room(
 
 @pytest.mark.parametrize("what", ["writes", "reads"])
 def test_a_disk_that_fails_is_a_typed_error_and_loses_nothing(
-    what, corpus, uninterrupted, tmp_path
+    what, corpus, statements, uninterrupted, tmp_path
 ):
     """Every call by which SQLite reads (or writes) answers EIO from a random statement on."""
     for number in seeds():
@@ -114,7 +126,7 @@ def test_a_disk_that_fails_is_a_typed_error_and_loses_nothing(
         run(corpus, whole)
         ends = []
         for home, moment in ((new, ""), (whole, "anew")):
-            ends.append(run(corpus, home, what, chance.randrange(1, 200), moment))
+            ends.append(run(corpus, home, what, chance.randrange(1, statements), moment))
             if ends[-1] == NO_FILTER:
                 pytest.skip("this system cannot let calls of one process fail")
             if moment == "anew":  # what was there is there, whatever was reached
