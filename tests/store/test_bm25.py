@@ -316,11 +316,12 @@ def test_the_passages_with_a_token_are_known_without_reading_them(
     drop(database, "notes", "0.md")
     with database.read() as connection:
         words = engine.at(connection)
-    asked = np.array([*seqs, 10_000])
-    assert words.has("flour", asked).tolist() == [False, False, True, False, False]
-    assert words.has("oil", asked).tolist() == [False, False, True, True, False]
-    assert words.has("oil flour", asked).tolist() == [False, False, True, False, False]
-    assert not words.has("yeast", asked).any()
+    has = words.finder(np.array([*seqs, 10_000]))
+    assert has(["flour"]).tolist() == [False, False, True, False, False]
+    assert has(["oil"]).tolist() == [False, False, True, True, False]
+    assert has(["oil flour"]).tolist() == [False, False, True, False, False]
+    assert has(["yeast", "oil"]).tolist() == [False, False, True, True, False]
+    assert not has(["yeast"]).any()
 
 
 # Files

@@ -47,7 +47,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -287,7 +286,10 @@ def fuse(
             by_key.setdefault(key, []).append(ListContribution(source, rank, score, given))
     fused = []
     for key, parts in by_key.items():
-        added = bonuses.get(key, 0.0)
-        score = sum([part.contribution for part in parts]) + added
-        fused.append(FusedHit(key, score, tuple(parts), added))
-    return sorted(fused, key=attrgetter("order"))
+        added, rank = bonuses.get(key, 0.0), parts[0].rank
+        score = parts[0].contribution + added
+        if len(parts) > 1:
+            rank = min([part.rank for part in parts])
+            score = sum([part.contribution for part in parts]) + added
+        fused.append((-score, rank, key, FusedHit(key, score, tuple(parts), added)))
+    return [hit[3] for hit in sorted(fused)]

@@ -28,7 +28,7 @@ from catalog.store.lexical.analysis import (
     terms_of_words,
     word_terms,
 )
-from catalog.store.lexical.bm25 import Bm25Engine, Mask, Words
+from catalog.store.lexical.bm25 import Bm25Engine, Words
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 from catalog.store.restriction import Hit, Restriction
 
@@ -294,26 +294,22 @@ def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[in
 
     rows = np.array(sorted({*filter(None, [first]), *seqs}), dtype=np.int64)
     terms: dict[str, list[Term]] = {}
-    for raw, of_word in word_terms(text, index.languages):
+    for raw, of_word in word_terms(text, tuple(index.languages)):
         if of_word and of_word not in terms.values():
             terms.setdefault(raw, of_word)
     if not terms:
         return FoundWords(covers=dict.fromkeys(rows.tolist(), 1.0), first=first)
     found, rarest = _weigh({raw: index.count(held) for raw, held in terms.items()}, len(index))
 
-    def has(term: Term) -> Mask:
-        held: Mask = np.logical_or.reduce([index.has(token, rows) for token in term])
-        return held
-
-    masks, is_unsure = [], np.zeros(len(rows), dtype=np.bool_)
+    has, masks, is_unsure = index.finder(rows), [], np.zeros(len(rows), dtype=np.bool_)
     for raw, (whole, *parts) in terms.items():
-        mask = has(tuple(token for token in whole if " " not in token))
+        mask = has([token for token in whole if " " not in token])
         if parts:
             unite_parts = np.logical_or if UNSPACED.search(raw) else np.logical_and
             mask = mask | unite_parts.reduce([has(part) for part in parts])
         for token in whole:
             if " " in token:
-                is_unsure |= index.has(token, rows) & ~mask
+                is_unsure |= has([token]) & ~mask
         masks.append(mask)
     held, is_sure = np.array(masks), ~is_unsure
     sizes = np.array(_sizes(terms, found.weights))

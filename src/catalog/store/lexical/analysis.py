@@ -329,10 +329,11 @@ Term = tuple[str, ...]
 
 def query_terms(text: str, languages: Iterable[str]) -> list[Term]:
     """Return the terms of a query: each word's tokens in all languages, with repetitions."""
-    return [term for _, terms in word_terms(text, languages) for term in terms]
+    return [term for _, terms in word_terms(text, tuple(languages)) for term in terms]
 
 
-def word_terms(text: str, languages: Iterable[str]) -> list[tuple[str, list[Term]]]:
+@lru_cache(maxsize=2_000)  # one search asks several times for the same text, and for its words
+def word_terms(text: str, languages: tuple[str, ...]) -> list[tuple[str, list[Term]]]:
     """Return the raw words of a query with their terms; a stop word has none.
 
     A word has no token in a language in which it is a stop word. It is dropped altogether if it is

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
 from pathlib import Path
@@ -183,12 +183,19 @@ class Words:
             scores[rows] += times * idf * impacts
         return best_hits(self.seqs, scores, k, allowed, self._size)
 
-    def has(self, token: str, seqs: Seqs) -> Mask:
-        """Return which of these passages have a token, without reading any text."""
-        at = np.searchsorted(self.seqs, seqs, sorter=self._order).clip(max=len(self.seqs) - 1)
-        wanted, has_it = self._order[at], np.zeros(len(self.seqs), dtype=np.bool_)
-        has_it[self.find(token)[0]] = True
-        return np.asarray((self.seqs[wanted] == seqs) & has_it[wanted])
+    def finder(self, seqs: Seqs) -> Callable[[Iterable[str]], Mask]:
+        """Return a function that tells which of these passages have one of the tokens."""
+        at = np.searchsorted(self.seqs, seqs, sorter=self._order)
+        wanted = self._order[np.minimum(at, len(self.seqs) - 1)]
+        is_here, has_it = self.seqs[wanted] == seqs, np.zeros(len(self.seqs), dtype=np.bool_)
+
+        def has(tokens: Iterable[str]) -> Mask:
+            has_it[:] = False
+            for token in tokens:
+                has_it[self.find(token)[0]] = True
+            return np.asarray(has_it[wanted] & is_here)
+
+        return has
 
     def count(self, terms: Sequence[Term]) -> int:
         """Return the number of passages with the first of the terms that any passage has."""

@@ -65,7 +65,8 @@ def correct_words(
         if not is_word or analysis.UNSPACED.search(raw):
             continue
         terms = query_terms(raw, words.languages)
-        if not terms or any(len(_seqs_with(token, words, allowed)) for token in terms[0]):
+        known = [token for token in terms[0] if len(words.find(token)[0])] if terms else []
+        if not terms or any(allowed is None or len(_seqs_with(it, words, allowed)) for it in known):
             continue
         looked_up += 1
         nearest = words.corrections.get((raw, within)) if looked_up <= MOST_WORDS else ""
