@@ -295,6 +295,7 @@ def best_of_every_sentence(text, query):
         ("ｺﾝﾋﾟｭｰﾀ を使う人は多い。", "コンピュータ", ["ｺﾝﾋﾟｭｰﾀ"]),  # of half width
         (normalize("NFD", "한국어 문서를 검색"), "한국어", [normalize("NFD", "한국어")]),
         ("A foo.bar or foo-baz, not a bar.", "foobar", ["foo.bar"]),
+        ("Vitamin E and vegetables.", "vegetable e", ["E", "vegetables"]),
     ],
 )  # fmt: skip
 def test_words_are_marked_in_the_forms_of_the_passages_language(text, query, shown):

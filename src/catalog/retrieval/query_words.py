@@ -114,7 +114,9 @@ class QueryWords:
         for head in heads:
             at = plain.find(head)
             while at >= 0:
-                ends[plain.rfind(" ", 0, at) + 1] = end = plain.find(" ", at)
+                end = at + 1
+                if not (plain[at - 1].isalpha() and plain[at].isalpha() and text[at].islower()):
+                    ends[plain.rfind(" ", 0, at) + 1] = end = plain.find(" ", at)
                 at = plain.find(head, end)
         for at, end in sorted(ends.items()):
             for low, high, tokens in parts_of(text[at:end]):
@@ -184,7 +186,7 @@ def _heads(tokens: tuple[str, ...]) -> tuple[str, ...]:
     heads = (one[: max(2 + (len(one) > 3), min(5, len(one) - 2))].lower() for one in tokens)
     ways = ([head[:-1] + end for end in "iy"] if head[-1] in "iy" else [head] for head in heads)
     every = {"?", *chain.from_iterable(ways)}
-    return tuple(one for one in every if not any(it in one for it in every - {one}))
+    return tuple(one for one in every if not any(one.startswith(it) for it in every - {one}))
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from catalog.core.dates import format_timestamp
@@ -40,6 +41,7 @@ from catalog.store.listing import allowed_documents, count_documents
 
 _OF_CHUNK = frozenset(Chunk.__slots__)
 _OF_RESULT = sorted(_OF_CHUNK & SearchResult.model_fields.keys() - {"locator", "sections"})
+_of_result, _of_locator = attrgetter(*_OF_RESULT), attrgetter(*Locator.__slots__)
 _OF_SOURCE = ("leg", "engine", "query", "origin", "weight")
 _OF_CONTRIBUTION = ("rank", "raw_score", "contribution")
 _WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
@@ -66,8 +68,10 @@ def to_result(
     snippet = passage.snippet or find_snippet(chunk, query.words, snippet_chars, query.phrases)
     place = snippet.locator
     has_lines = place.unit == "line" and place.line_start is not None
-    best = replace(place, page=snippet.page, time_start=snippet.moment)
-    fields = {name: getattr(chunk, name) for name in _OF_RESULT} | {
+    best = place
+    if (place.page, place.time_start) != (snippet.page, snippet.moment):
+        best = replace(place, page=snippet.page, time_start=snippet.moment)
+    fields = dict(zip(_OF_RESULT, _of_result(chunk), strict=True)) | {
         "rank": rank,
         "score": passage.score,
         "sections": (*chunk.heading_path, *chunk.sections, *find_columns(chunk.context)),
@@ -147,7 +151,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
-    fields = {name: getattr(where, name) for name in Locator.__slots__}
+    fields = dict(zip(Locator.__slots__, _of_locator(where), strict=True))
     if where.page_end is None:
         fields["page_end"] = where.page
     if where.time_start is not None and is_cited_by_time(chunk):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, Cue, Locator, locate
+from catalog.core.places import AS_IN_FILE
 from catalog.core.query import SubQueryKind
 from catalog.core.results import Certainty, Evidence, Recency, Reranked
 from catalog.ingest.chunking.boundaries import Line, is_joined, iter_lines, sentence_spans
@@ -97,8 +99,9 @@ def find_snippet(chunk: Chunk, query: str, max_chars: int, phrases: Sequence[str
     elif is_whole and (not lines or chunk.locator.time_start is None):
         best = (matches[0].start if matches else start, end)  # nobody asks for its second
     else:
-        sentences = _sentences(chunk, lines, max_chars)
-        best = max(sentences, key=lambda span: words.rank(within(span)))
+        sentences = [*_sentences(chunk, lines, max_chars)]
+        telling = [(words.rank(held), span) for span in sentences if (held := within(span))]
+        best = max(telling, key=itemgetter(0), default=(None, sentences[0]))[1]
     if not is_whole:
         start, end = _find_bounds(text, lines, best, within(best), words, max_chars)
         best = max(best[0], start), max(best[1], start)
@@ -122,7 +125,9 @@ def find_place(chunk: Chunk, start: int, end: int) -> Locator:
     pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
     shown = chunk.text[start:end]
     visible = start + len(shown) - len(shown.lstrip())  # blanks are not part of the place
-    known = Locator(*pages, first, last, begin, stop)
+    known = Locator(*pages, first, last, begin, stop, "line", first, last)
+    if chunk.places is AS_IN_FILE and pages[0] is None:  # most passages: nothing to look up
+        return known
     return locate(chunk.places, visible, max(end, visible + 1), known)
 
 
@@ -144,7 +149,10 @@ def _sentences(chunk: Chunk, lines: Sequence[Line], max_chars: int) -> Iterator[
     starts = [line.start for line in said]
     begins = [at for at, line in enumerate(said) if not at or said[at - 1].next != line.start]
     for first, after in zip(begins, [*begins[1:], len(said)], strict=True):
-        for start, end in sentence_spans(text, starts[first], said[after - 1].end):
+        spans = sentence_spans(text, starts[first], said[after - 1].end)
+        if after - first == 1:  # then no sentence has another line
+            yield from spans
+        for start, end in spans:
             of_it = said[bisect_right(starts, start) - 1 : bisect_left(starts, end)]
             if of_it[-1].end - of_it[0].start <= max_chars:
                 yield start, end

@@ -76,8 +76,8 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
     """
     if language := language_of_letters(text):
         return language
-    said, (profiles, of_english) = set(words), _profiles()
-    common = said & profiles.keys()
+    (profiles, of_english), words = _profiles(), tuple(words)
+    common = profiles.keys() & words
     english = len(common & of_english)
     if english >= _SURELY and english >= _SURELY * (len(common) - english):
         return "english"  # a shortcut with the same result: most texts are English
@@ -87,7 +87,7 @@ def detect_language(text: str, words: Iterable[str]) -> str | None:
             scores[language] += 1 / len(profiles[word])
     first = max(scores, key=scores.__getitem__, default="")
     score = scores.pop(first, 0.0)
-    is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len(said))
+    is_enough = score >= max(_LEAST_SCORE, _LEAST_SHARE * len({*words}))
     is_clear = score >= _LEAST_LEAD * max(scores.values(), default=0.0)
     return first if is_enough and is_clear else None
 
