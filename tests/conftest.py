@@ -20,6 +20,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import postgres
+import stores
 from catalog.store import Database
 from catalog.store import database as store_database
 from catalog.store import postgres as store_postgres
@@ -90,6 +91,29 @@ def _one_compilation():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_model_session():
+    """Load each weights file once in a process; every opened library would load it again."""
+    import onnxruntime
+
+    make, made = onnxruntime.InferenceSession, {}
+
+    def make_or_share(path, *arguments, **options):
+        if not isinstance(path, str | Path):
+            return make(path, *arguments, **options)
+        status = Path(path).stat()  # a test may damage or replace the file
+        settings = arguments[0] if arguments else options.get("sess_options")
+        threads = getattr(settings, "intra_op_num_threads", 0)
+        key = (str(path), status.st_mtime_ns, status.st_size, threads, str(options["providers"]))
+        if key not in made:
+            made[key] = make(path, *arguments, **options)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "InferenceSession", make_or_share)
+        yield
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what is marked ``both_stores`` on SQLite and on Postgres.
 
@@ -143,6 +167,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
+    stores.close()
     postgres.stop()
 
 

@@ -8,18 +8,16 @@ from llama_index.core.instrumentation.event_handlers.base import BaseEventHandle
 
 from catalog import search_v2
 from catalog.core.settings import get_settings
-from catalog.library.indexing import Indexer
 from catalog.retrieval import shared
 from catalog.search_v2 import SearchServiceV2
-from fakes import open_library
+from small_documents import NOTES
+from stores import open_store
 
 
 @pytest.fixture
-def service(tmp_path, notes):
+def service(tmp_path):
     """The shared service of this process, over three notes and a model without files."""
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-    made = SearchServiceV2(open_library(tmp_path / "home"))
+    made = SearchServiceV2(open_store(NOTES, tmp_path))
     shared._services.get(get_settings().model_dump_json(), lambda: made)
     yield made
     search_v2.close()
