@@ -1,48 +1,80 @@
-"""Catalog as a LlamaIndex user takes it: a name to import, a dataset, and stock parts around."""
+"""Catalog as a LlamaIndex user takes it: names, arguments known by heart, settings set later."""
 
 import ast
 import asyncio
 import os
+import pickle
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
-from llama_index.core import QueryBundle
+from llama_index.core import Document, PromptTemplate, QueryBundle
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.callbacks import (
+    CallbackManager,
+    CBEventType,
+    LlamaDebugHandler,
+    TokenCountingHandler,
+)
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.llms import MockLLM
-from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.postprocessor import PrevNextNodePostprocessor, SimilarityPostprocessor
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import QueryEngineTool
+from llama_index.core.schema import (
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+from pydantic import BaseModel
 
 from catalog import search_v2
 from catalog.core.errors import (
     ConfigError,
     InputError,
     StageFailedError,
+    StoreError,
     UnknownDatasetError,
 )
-from catalog.library.indexing import Indexer
 from catalog.search_v2 import (
+    AnswerQueryEngine,
     CatalogRetriever,
     CitedSentences,
     DatasetRetriever,
     HybridRetrieverFactoryV2,
+    IngestionPipelineBuilderV2,
     MaxChunksPerDocument,
     QueryEngineBuilderV2,
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
+    SearchServiceV2,
+    TemporalExpansion,
+    TokenBudget,
 )
 from fakes import DIM, open_library
-from llama_parts import Scripted, paths
+from llama_parts import Scripted, foreign_index, paths
 from scripted import ScriptedReranker
+from small_documents import NOTES
+from stores import open_store, store_of
+
+BACKUPS = "midnight backups"
+
+
+def build_engine(**arguments):
+    return QueryEngineBuilderV2().build_query_engine("notes", **arguments)
+
+
+def ingest(service, *documents, nodes=()):
+    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("own")
+    return pipeline.run(documents=list(documents) or None, nodes=list(nodes) or None)
 
 
 @pytest.fixture
@@ -66,17 +98,10 @@ def test_every_part_is_imported_from_one_place():
         _ = search_v2.Retriever
 
 
-@pytest.mark.slow
-def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
-    code = (
-        "import sys, catalog, catalog.search_v2\n"
-        "assert not {'llama_index', 'qdrant_client', 'numpy'} & set(sys.modules)\n"
-        "from catalog.search_v2 import CatalogRetriever\n"
-        "assert 'llama_index.core' in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
-
-
+IMPORT = """
+import catalog, catalog.search_v2
+assert not {'llama_index', 'qdrant_client', 'numpy'} & set(sys.modules)
+"""
 SEARCH = """
 from catalog import search_v2
 found = search_v2.search('bake bread', dataset='notes', mode='lexical')
@@ -99,19 +124,15 @@ except SystemExit as ended:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", [SEARCH, BUILD], ids=["search", "index build"])
-def test_neither_a_search_nor_a_build_loads_llama_index(tmp_path, notes, code):
-    home = tmp_path / "cold"
-    if code == SEARCH:
-        with open_library(home) as library:
-            Indexer(library).build(notes, "notes")
+@pytest.mark.parametrize("code", [IMPORT, SEARCH, BUILD], ids=["import", "search", "index build"])
+def test_neither_an_import_nor_a_search_nor_a_build_loads_llama_index(tmp_path, notes, code):
     code = (
         f"import sys\n{code.format(folder=str(notes))}\n"
         "assert not [name for name in sys.modules if name.startswith('llama_index')]\n"
     )
     environment = {
         **os.environ,
-        "IDX_HOME": str(home),
+        "IDX_HOME": str(store_of(NOTES) if SEARCH in code else tmp_path / "cold"),
         "IDX_RAG_V2__VECTOR_ENGINE": "flat",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
@@ -125,23 +146,61 @@ def test_retrievers_need_a_datasets_name_and_serve_any_query(service):
     assert isinstance(fused, QueryFusionRetriever)
     for retriever in (whole, fused, CatalogRetriever()):
         assert paths(retriever.retrieve("bake bread"))[0] == "bread.txt"
-        assert paths(asyncio.run(retriever.aretrieve("midnight backups")))[0] == "guides/backup.md"
     assert paths(fused.retrieve('"kept for thirty days" -bread'))[0] == "guides/backup.md"
     assert paths(fused.retrieve("lex: yeast / vec: bake bread"))[0] == "bread.txt"
     with pytest.raises(UnknownDatasetError, match="notes"):
         CatalogRetriever("other").retrieve("bread")
 
 
-def test_the_next_query_opens_a_closed_service_again(tmp_path, notes, monkeypatch):
+def test_the_next_query_opens_a_closed_service_again(tmp_path, monkeypatch):
+    open_store(NOTES, tmp_path).close()
     monkeypatch.setattr(
         "catalog.library.library.Library", lambda _: open_library(tmp_path / "home")
     )
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
     retriever = CatalogRetriever("notes")
     for _ in range(2):
         assert paths(retriever.retrieve("bake bread"))[0] == "bread.txt"
         search_v2.close()
+
+
+def test_every_part_takes_the_service_by_name_or_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "none"))  # the shared service has no store
+    with open_store(NOTES, tmp_path) as library:
+        service = SearchServiceV2(library)
+        llm = Scripted(reply="lex: yeast")
+        for retriever in (
+            CatalogRetriever("notes", service=service),
+            DatasetRetriever("notes", service=service),
+            QueryExpansionRetrieverV2("notes", service=service, llm=llm),
+            HybridRetrieverFactoryV2(service).build(dataset_name="notes"),
+        ):
+            assert paths(retriever.retrieve(BACKUPS))[0] == "guides/backup.md"
+        for engine in (
+            QueryEngineBuilderV2(service=service).build_query_engine("notes"),
+            AnswerQueryEngine("notes", service=service),
+        ):
+            assert engine.query(BACKUPS).source_nodes
+        pipeline = IngestionPipelineBuilderV2(service=service).build_pipeline("more")
+        pipeline.run(documents=[Document(text="A walrus.", metadata={"file_name": "w.txt"})])
+        assert paths(CatalogRetriever("more", service=service).retrieve("walrus")) == ["w.txt"]
+
+
+def test_a_closed_service_says_so(tmp_path):
+    closed = SearchServiceV2(open_store(NOTES, tmp_path))
+    retrievers = [
+        CatalogRetriever("notes", service=closed, mode=mode) for mode in ("hybrid", "lexical")
+    ]
+    pipeline = IngestionPipelineBuilderV2(closed).build_pipeline("notes")
+    pipeline.run(documents=[Document(text="Tea at four.", doc_id="tea.txt")])
+    assert all(one.retrieve("keys") for one in retrievers)
+    closed.close()
+    for call in (
+        *(partial(one.retrieve, "keys") for one in retrievers),
+        partial(pipeline.run, documents=[Document(text="Late.", doc_id="late.txt")]),
+        partial(pipeline.delete, "tea.txt"),
+    ):
+        with pytest.raises(StoreError, match="this search service is closed"):
+            call()
 
 
 def test_a_retriever_is_narrowed_by_stock_filters_and_documents(service):
@@ -159,90 +218,126 @@ def test_a_retriever_is_narrowed_by_stock_filters_and_documents(service):
         assert set(paths(CatalogRetriever("notes", **narrow).retrieve("the keys"))) == allowed
 
 
-@pytest.mark.parametrize("depth", [{"k_lex": 0}, {"k_dense": -1}, {"k_fused": 0}])
-def test_a_depth_below_one_is_refused(service, depth):
-    (name,) = depth
-    with pytest.raises(InputError, match=f"{name} is .*: use a number from 1"):
-        HybridRetrieverFactoryV2().build("notes", **depth)
-    with pytest.raises(InputError):
-        CatalogRetriever("notes", top_k=0)
-    with pytest.raises(InputError, match="top_k"):
-        HybridRetrieverFactoryV2().build("notes", top_k=3)
-
-
-def test_names_that_llama_index_users_know_are_taken(service):
-    assert len(CatalogRetriever("notes", similarity_top_k=2).retrieve("the keys")) == 2
-    one = MaxChunksPerDocument(limit=1)
-    build = QueryEngineBuilderV2().build_query_engine
-    engine = build("notes", similarity_top_k=3, node_postprocessors=[one])
-    assert 1 <= len(engine.query("the keys").source_nodes) <= 3
-    streamed = build("notes", llm=MockLLM(max_tokens=3), streaming=True).query("bake bread")
-    assert "".join(streamed.response_gen) == "text text text"
-
-
-def test_an_unknown_argument_is_named_with_the_nearest(service):
-    build = QueryEngineBuilderV2().build_query_engine
-    for call in (
-        partial(CatalogRetriever, "notes"),
-        partial(build, "notes"),
-        partial(service.search, "bread"),
+def test_a_value_that_no_document_has_finds_nothing(service):
+    said = {"tags": "ops", "author": "ops"}
+    ingest(service, Document(text="Tea at four.", doc_id="tea.txt", metadata=said))
+    for operator, value, count in (
+        *(("==", "zz", 0), ("contains", "zz", 0), ("text_match", "zz", 0), (">", "zz", 0)),
+        *(("in", ["zz"], 0), ("any", ["zz"], 0), ("all", ["ops", "zz"], 0), ("all", ["zz"], 0)),
+        *(("!=", "zz", 1), ("nin", ["zz"], 1)),
     ):
-        with pytest.raises(InputError, match="top_k"):
-            call(topk=3)
-    with pytest.raises(InputError, match="did you mean streaming"):
-        build("notes", stream=True)
-    with pytest.raises(InputError, match="no argument 'query'"):
-        CatalogRetriever("notes", query="bread")
-    with pytest.raises(InputError, match="did you mean k_fused"):
-        DatasetRetriever("notes", k_fuse=3)
-    with pytest.raises(InputError, match="k_fused is its depth"):
-        DatasetRetriever("notes", top_k=3)
-    with pytest.raises(InputError, match="give one of them"):
-        CatalogRetriever("notes", top_k=2, similarity_top_k=3)
+        for key in said:
+            condition = MetadataFilter(key=key, value=value, operator=operator)
+            filters = MetadataFilters(filters=[condition])
+            found = [
+                len(part("own", filters=given).retrieve("tea"))
+                for part, given in ((CatalogRetriever, condition), (DatasetRetriever, filters))
+            ]
+            assert found == [count, count], (operator, key)
 
 
-def test_streaming_without_a_model_to_write_is_refused(service):
-    build = QueryEngineBuilderV2().build_query_engine
-    with pytest.raises(InputError, match="streaming needs a language model"):
-        build("notes", streaming=True)
-    with pytest.raises(InputError, match="streaming"):
-        build("notes", streaming=True, response_synthesizer=CitedSentences())
+REFUSED = [
+    (partial(CatalogRetriever, "notes", topk=3), "top_k"),
+    (partial(CatalogRetriever, "notes", top_k=0), "top_k"),
+    (partial(CatalogRetriever, "notes", query="bread"), "no argument 'query'"),
+    (partial(CatalogRetriever, "notes", top_k=2, similarity_top_k=3), "give one of them"),
+    (partial(CatalogRetriever, "notes", score="cosine"), "relevance"),
+    (partial(CatalogRetriever, "notes", score="relevance", whole=False), "whole"),
+    (partial(DatasetRetriever, "notes", k_fuse=3), "did you mean k_fused"),
+    (partial(DatasetRetriever, "notes", top_k=3), "k_fused is its depth"),
+    (partial(DatasetRetriever, "notes", k_lex=0), "k_lex is .*: use a number from 1"),
+    (partial(DatasetRetriever, "notes", k_dense=-1), "k_dense is .*: use a number from 1"),
+    (partial(DatasetRetriever, "notes", k_fused=0), "k_fused is .*: use a number from 1"),
+    (partial(DatasetRetriever, "notes", k_fused=1, similarity_top_k=2), "give one of them"),
+    (partial(build_engine, topk=3), "top_k"),
+    (partial(build_engine, stream=True), "did you mean streaming"),
+    (partial(build_engine, streaming=True), "streaming needs a language model"),
+    (
+        partial(build_engine, streaming=True, response_synthesizer=CitedSentences()),
+        "streaming",
+    ),
+    (partial(build_engine, response_mode="refine"), "response_mode needs a language model"),
+    (partial(AnswerQueryEngine, "notes", response_mode="refine"), "there is no argument"),
+    (partial(TokenBudget, budget=10), "there is no argument"),
+    (partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"), "there is no argument"),
+    (partial(MaxChunksPerDocument, top_n=1), "there is no argument"),
+    (partial(TemporalExpansion, None, seconds=1), "there is no argument"),
+]
 
 
-def test_a_query_engine_without_a_model_answers_with_the_best_sentences_cited(service):
-    engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=2)
-    for response in (engine.query("bake bread"), asyncio.run(engine.aquery("bake bread"))):
-        assert str(response) == (
-            "Bake the bread at 230 degrees. [1]\n\n[1] bread.txt [source: bread, line 1]"
-        )
-        assert paths(response.source_nodes)[0] == "bread.txt"
-        assert response.metadata.keys() == {node.node_id for node in response.source_nodes}
-    none = QueryEngineBuilderV2().build_query_engine("notes", doc_ids=[])
-    assert str(none.query("bake bread")) == "No passage was found."
-    assert none.query("bake bread").source_nodes == []
+def test_an_argument_without_meaning_is_refused_and_no_argument_is_swallowed(service):
+    for call, said in (*REFUSED, (partial(service.search, "bread", topk=3), "top_k")):
+        with pytest.raises(InputError, match=said):
+            call()
 
 
-def test_cited_sentences_cites_nodes_of_other_retrievers():
-    node = TextNode(text="walrus", metadata={"file_name": "zoo.txt"})
-    response = CitedSentences().synthesize("what", [NodeWithScore(node=node)])
-    assert str(response) == "walrus [1]\n\n[1] zoo.txt"
+def test_similarity_top_k_is_taken_by_every_part(service):
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes", similarity_top_k=1)
+    words = QueryExpansionRetrieverV2("notes", similarity_top_k=1, llm=Scripted(reply="lex: yeast"))
+    for retriever in (fused, words, CatalogRetriever("notes", similarity_top_k=1)):
+        assert len(retriever.retrieve("the keys")) == 1
+    for engine in (
+        AnswerQueryEngine("notes", similarity_top_k=1),
+        build_engine(similarity_top_k=1),
+    ):
+        assert len(engine.query("how hot is bread baked").source_nodes) == 1
 
 
-def test_a_model_of_the_settings_writes_the_answer(service, monkeypatch):
-    monkeypatch.setattr(LlamaSettings, "_llm", MockLLM(max_tokens=3))
-    response = QueryEngineBuilderV2().build_query_engine("notes", top_k=1).query("bake bread")
-    assert str(response) == "text text text"
-    assert paths(response.source_nodes) == ["bread.txt"]
+def test_what_is_set_later_acts_or_raises(service):
+    ours, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build("notes")
+    assert len(ours.retrieve("the keys")) == len(fused.retrieve("the keys")) == 4
+    for retriever in (ours, fused):
+        retriever.similarity_top_k = 1
+        assert (len(retriever.retrieve("the keys")), retriever.similarity_top_k) == (1, 1)
+    ours.top_k = 2
+    assert (len(ours.retrieve(BACKUPS)), ours.top_k, ours.similarity_top_k) == (2, 2, 2)
+    ours.score, ours.filters = "relevance", {"path": "keys.md"}
+    node = ours.retrieve(BACKUPS)[0]
+    assert (node.metadata["path"], 0 <= node.score <= 1) == ("keys.md", True)
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes")
+    fused.mode, fused.k_lex, fused.docs = "lexical", 1, ["guides/backup.md"]
+    assert paths(fused.retrieve("midnight backups keys")) == ["guides/backup.md"]
+    engine = AnswerQueryEngine("notes")
+    engine.top_k = 1
+    assert len(engine.query("when do backups run").source_nodes) == 1
+    for part, name, value, said in (
+        (ours, "top_kk", 3, "did you mean top_k"),
+        (ours, "top_k", 0, "top_k must be"),
+        (ours, "similarity_top_k", 0, "top_k"),
+        (ours, "mode", "dense", "mode must be"),
+        (ours, "score", "cosine", "no score"),
+        (fused, "similarity_top_k", 0, "use a number from 1"),
+        (fused, "num_queries", 4, "num_queries"),
+        (fused, "top_k", 4, "k_fused is its depth"),
+        (fused, "k_dense", 0, "k_dense is 0"),
+        (engine, "response_mode", "refine", "no argument 'response_mode'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            setattr(part, name, value)
+    with pytest.raises(AttributeError):
+        HybridRetrieverFactoryV2().similarity_top_k = 1
 
 
-def test_chat_engines_and_tools_of_llama_index_take_our_parts(service):
-    engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=1)
-    chat = CondenseQuestionChatEngine.from_defaults(
-        engine, memory=ChatMemoryBuffer.from_defaults(), llm=MockLLM()
-    )
-    assert paths(chat.chat("bake bread").source_nodes) == ["bread.txt"]
-    tool = QueryEngineTool.from_defaults(engine, name="notes", description="notes")
-    assert tool.call("bake bread").content.startswith("Bake the bread at 230 degrees. [1]")
+def test_a_retriever_gives_as_many_nodes_as_asked_for_even_of_one_document(service):
+    text = " ".join(f"Ferry {n} leaves pier {n} at noon." for n in range(40))
+    splitter = SentenceSplitter(chunk_size=40, chunk_overlap=0)
+    pipeline = IngestionPipelineBuilderV2().build_pipeline("ferries", splitter=splitter)
+    pipeline.run(documents=[Document(text=text, doc_id="long")])
+    ours = CatalogRetriever("ferries", similarity_top_k=8)
+    found = ours.retrieve("when does the ferry leave")
+    scores = [node.score for node in found]
+    assert (len(found), scores) == (8, sorted(scores, reverse=True))
+    assert len({node.node_id for node in found}) == 8
+    pipeline.run(documents=[Document(text=f"The ferry of {n}.", doc_id=f"d{n}") for n in range(9)])
+    found = ours.retrieve("when does the ferry leave")
+    assert len(found) == 8
+    assert sum(node.metadata["path"] == "long" for node in found) <= 3
+    engine = QueryEngineBuilderV2().build_query_engine("ferries", similarity_top_k=12)
+    assert len(engine.query("when does the ferry leave").source_nodes) == 12
+    assert len(service.search("ferry", dataset="ferries", docs=["long"], top_k=5)) == 5
+
+
+# queries with a text or an embedding of their own
 
 
 def test_the_text_of_a_query_transform_is_searched_by_meaning(service):
@@ -253,35 +348,233 @@ def test_the_text_of_a_query_transform_is_searched_by_meaning(service):
         assert paths(retriever.retrieve(bundle)) == ["bread.txt"]
         assert paths(asyncio.run(retriever.aretrieve(bundle))) == ["bread.txt"]
     hyde = HyDEQueryTransform(llm=Scripted(reply="Backups run at midnight."), include_original=True)
-    engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=1)
-    answer = TransformQueryEngine(engine, hyde).query("when")
+    answer = TransformQueryEngine(build_engine(top_k=1), hyde).query("when")
     assert paths(answer.source_nodes) == ["guides/backup.md"]
 
 
-def test_an_embedding_of_our_model_brought_along_is_used(service):
+@pytest.mark.parametrize("mode", ["vector", "hybrid"])
+def test_an_embedding_that_a_query_brings_is_used_if_it_is_of_our_model(service, mode):
     vector = list(map(float, service.parts.query_vectors.embed("bake bread")[0]))
-    bundle = QueryBundle("unheard of", embedding=vector)
-    fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
-    assert paths(fused.retrieve(bundle)) == ["bread.txt"]
-    assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
+    stock = foreign_index(7).as_retriever()
+    embedded = service.library.model.encoder.texts
+    for ours in (
+        CatalogRetriever("notes", mode=mode, top_k=1),
+        HybridRetrieverFactoryV2().build(dataset_name="notes", mode=mode, k_fused=1),
+    ):
+        asked = len(embedded)
+        assert paths(ours.retrieve(QueryBundle("unheard of", embedding=vector))) == ["bread.txt"]
+        assert len(embedded) == asked
+        bundle = QueryBundle(BACKUPS)
+        stock.retrieve(bundle)
+        assert len(bundle.embedding) == 7
+        [alone], [node] = ours.retrieve(BACKUPS), ours.retrieve(bundle)
+        assert (node.node_id, node.score) == (alone.node_id, alone.score)
 
 
-def test_callbacks_see_retrieval_and_embedding(service, debug):
-    CatalogRetriever("notes").retrieve("bake bread")
+# nodes
+
+
+def test_a_page_is_cited_and_filtered_by_its_number(service):
+    """One page or several; the labels of a reader are the pages."""
+    pages = [f"{'Much more text. ' * 60}Here are {animal}." for animal in ("walrus", "seals")]
+    for name, texts in (("one.pdf", pages[:1]), ("two.pdf", pages)):
+        about = {"file_name": name, "file_path": f"/x/{name}"}
+        ingest(
+            service,
+            *(
+                Document(text=text, metadata={**about, "page_label": str(number)})
+                for number, text in enumerate(texts, start=1)
+            ),
+        )
+    for path, query, page in (("/x/one.pdf", "walrus", 1), ("/x/two.pdf", "seals", 2)):
+        [node, *_] = CatalogRetriever("own", doc_ids=[path]).retrieve(query)
+        told = node.metadata
+        assert f"page {page}" in told["citation"]
+        assert (told["page"], told["page_label"]) == (page, str(page))
+        assert told["link"].endswith(f"{path.rpartition('/')[2]}#page={page}")
+        assert 0 < told["relevance"] <= 1
+        assert told["relevance"] == node.relevance
+        assert "line_start" not in told
+    for key, value in (("page", 2), ("page_label", "2"), ("page_label", ["2", "3"])):
+        operator = FilterOperator.IN if isinstance(value, list) else FilterOperator.EQ
+        condition = MetadataFilter(key=key, value=value, operator=operator)
+        filters = MetadataFilters(filters=[condition])
+        found = CatalogRetriever("own", filters=filters).retrieve("text")
+        assert set(paths(found)) == {"/x/two.pdf"}
+    ingest(service, Document(text="Otters.", metadata={"file_name": "c.pdf", "page_label": "7"}))
+    [node] = CatalogRetriever("own", filters={"page": 7}).retrieve("otters")
+    assert node.metadata["citation"] == "[source: c, page 7]"
+
+
+def test_users_keys_and_ids_keep_their_names(service):
+    said = {
+        "date": "2024-05-06",
+        "url": "https://example.org/a",
+        "creation_date": "2024-05-01",
+        "keywords": "ops, keys",
+        "source": "https://example.org/b",
+        "page_title": "Zoo",
+        "author": "Ann",
+    }
+    ingest(service, Document(text="A walrus sleeps.", doc_id="zoo-7", metadata=said))
+    [node] = CatalogRetriever("own").retrieve("walrus")
+    assert said.items() <= node.metadata.items()
+    assert node.node.ref_doc_id == node.node.source_node.node_id == "zoo-7"
+    for key in said:
+        exact = MetadataFilters(filters=[MetadataFilter(key=key, value=said[key])])
+        assert CatalogRetriever("own", filters=exact).retrieve("walrus"), key
+    assert CatalogRetriever("own", filters={"created": "2024-05-01"}).retrieve("walrus")
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="sea")}
+    node = TextNode(id_="sea-1", text="Seals swim.", relationships=source)
+    ingest(service, nodes=[node])
+    [found] = CatalogRetriever("own", doc_ids=["sea"]).retrieve("seals swim")
+    assert found.node.ref_doc_id == "sea"
+    assert found.metadata["node_id"] == "sea-1"
+
+
+def test_nodes_know_the_ones_before_and_after_them(service):
+    parts = [f"## Part {number}\n\n{'walrus seal otter ' * 30}" for number in range(3)]
+    ingest(service, Document(text="\n\n".join(parts), metadata={"file_name": "zoo.md"}))
+    fused = HybridRetrieverFactoryV2().build(dataset_name="own")
+    found = sorted(fused.retrieve("walrus"), key=lambda one: one.node.start_char_idx)
+    nodes = [one.node for one in found]
+    ids = [node.node_id for node in nodes]
+    assert len(ids) >= 3
+    assert [node.prev_node and node.prev_node.node_id for node in nodes] == [None, *ids[:-1]]
+    assert [node.next_node and node.next_node.node_id for node in nodes] == [*ids[1:], None]
+    [first, *_] = CatalogRetriever("own").retrieve("walrus")
+    assert first.node.relationships in [node.relationships for node in nodes]
+    docstore = SimpleDocumentStore()
+    docstore.add_documents(nodes)
+    around = PrevNextNodePostprocessor(docstore=docstore, num_nodes=1, mode="both")
+    assert [one.node_id for one in around.postprocess_nodes([found[1]])] == ids[:3]
+
+
+def test_a_prompt_has_the_text_and_at_most_title_section_and_place(service):
+    text = "# Zoo\n\n## Seals\n\nA seal swims in the cold sea.\n"
+    about = {"file_name": "zoo.md", "file_size": 7, "author": "Ann"}
+    ingest(service, Document(text=text, metadata=about))
+    [found] = CatalogRetriever("own", top_k=1).retrieve("seal")
+    node = found.node
+    head = "title: Zoo\nsection: Zoo > Seals\nplace: lines 1-5\n\n"
+    assert node.get_content(MetadataMode.LLM) == head + node.text
+    node.excluded_llm_metadata_keys.append("place")
+    node.metadata_template, node.text_template = "<{key}={value}>", "{metadata_str}|{content}"
+    assert node.get_content(MetadataMode.LLM) == f"<title=Zoo>\n<section=Zoo > Seals>|{node.text}"
+    llm = Scripted(reply="It swims.")
+    engine = QueryEngineBuilderV2().build_query_engine("own", llm=llm, top_k=1)
+    assert str(engine.query("seal")) == "It swims."
+    assert head + found.node.text in llm.prompts[-1]
+    assert "Ann" not in llm.prompts[-1]
+    [source] = AnswerQueryEngine("own").query("what does a seal do").source_nodes
+    assert source.node.get_content(MetadataMode.LLM).startswith("title: Zoo\nsection")
+    assert source.metadata["number"] == 1
+
+
+def test_a_passage_has_one_hash_whichever_query_found_it(service):
+    retriever = CatalogRetriever("notes", service=service)
+    first, second = (
+        retriever.retrieve(query)[0].node for query in ("keys", "how often are the keys rotated")
+    )
+    assert first.node_id == second.node_id
+    assert first.metadata["relevance"] != second.metadata["relevance"]
+    assert first.hash == second.hash
+
+
+def test_scores_can_be_relevance_for_cut_offs_of_llama_index(service):
+    nodes = CatalogRetriever("notes", score="relevance").retrieve(BACKUPS)
+    assert [node.score for node in nodes] == [node.relevance for node in nodes]
+    assert all(0 <= node.score <= 1 for node in nodes)
+    cut = SimilarityPostprocessor(similarity_cutoff=0.5)
+    assert paths(cut.postprocess_nodes(nodes)) == ["guides/backup.md"]
+    engine = build_engine(score="relevance", node_postprocessors=[cut])
+    assert paths(engine.query(BACKUPS).source_nodes) == ["guides/backup.md"]
+
+
+# engines
+
+
+class Degrees(BaseModel):
+    """A structured answer."""
+
+    degrees: int
+
+
+def test_response_mode_templates_and_output_class_are_llama_indexs_own(service):
+    llm = Scripted(reply="It rests.")
+    asked = build_engine(llm=llm, text_qa_template=PromptTemplate("Q {query_str}|{context_str}"))
+    asked.query("bake bread")
+    assert llm.prompts[-1].startswith("Q bake bread|title: ")
+    name = "response_synthesizer:text_qa_template"
+    assert name in asked.get_prompts()
+    asked.update_prompts({name: PromptTemplate("Mine: {context_str} {query_str}")})
+    nodes = asked.retrieve(QueryBundle("bake bread"))
+    assert str(asked.synthesize(QueryBundle("bake bread"), nodes)) == "It rests."
+    assert llm.prompts[-1].startswith("Mine: ")
+    for mode, calls in (("refine", 4), ("tree_summarize", 1), ("accumulate", 4), ("no_text", 0)):
+        llm = Scripted(reply="It rests.", prompts=[])
+        response = build_engine(llm=llm, response_mode=mode).query("the keys")
+        assert (len(llm.prompts), len(response.source_nodes)) == (calls, 4), mode
+    llm = Scripted(reply='{"degrees": 230}')
+    answer = build_engine(llm=llm, output_cls=Degrees).query("bake bread")
+    assert answer.response == Degrees(degrees=230)
+    assert build_engine(response_mode="no_text").query("bake bread").source_nodes
+    with pytest.raises(InputError, match="output_cls"):
+        build_engine(response_synthesizer=CitedSentences(), output_cls=Degrees)
+
+
+def test_a_query_engine_without_a_model_answers_with_the_best_sentences_cited(service):
+    engine = build_engine(top_k=2)
+    for response in (engine.query("bake bread"), asyncio.run(engine.aquery("bake bread"))):
+        assert str(response) == (
+            "Bake the bread at 230 degrees. [1]\n\n[1] bread.txt [source: bread, line 1]"
+        )
+        assert paths(response.source_nodes)[0] == "bread.txt"
+        assert response.metadata.keys() == {node.node_id for node in response.source_nodes}
+    none = build_engine(doc_ids=[])
+    assert str(none.query("bake bread")) == "No passage was found."
+    assert none.query("bake bread").source_nodes == []
+    foreign = TextNode(text="walrus", metadata={"file_name": "zoo.txt"})
+    response = CitedSentences().synthesize("what", [NodeWithScore(node=foreign)])
+    assert str(response) == "walrus [1]\n\n[1] zoo.txt"
+
+
+def test_a_model_of_the_settings_writes_the_answer(service, monkeypatch):
+    monkeypatch.setattr(LlamaSettings, "_llm", MockLLM(max_tokens=3))
+    response = build_engine(top_k=1).query("bake bread")
+    assert str(response) == "text text text"
+    assert paths(response.source_nodes) == ["bread.txt"]
+
+
+def test_an_expansion_retriever_asks_its_models_words(service):
+    llm = Scripted(reply="lex: yeast\nvec: flour and yeast for bread")
+    retriever = QueryExpansionRetrieverV2("notes", llm=llm)
+    assert paths(retriever.retrieve("baking with yeast"))[0] == "bread.txt"
+    assert llm.prompts
+    with pytest.raises(ConfigError, match="needs a language model"):
+        QueryExpansionRetrieverV2("notes").retrieve("yeast")
+
+
+# what callbacks, events and logs are told
+
+
+def test_callbacks_see_retrieval_and_embedding(service, debug, monkeypatch):
+    given = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([given])
+    CatalogRetriever("notes", callback_manager=manager).retrieve("bake bread")
+    (pair,) = given.get_event_pairs(CBEventType.RETRIEVE)
+    assert paths(pair[1].payload["nodes"])[0] == "bread.txt"
+    CatalogRetriever("notes").retrieve("bread baking")
     pairs = debug.get_event_pairs(CBEventType.RETRIEVE)
     assert pairs
     assert all(len(pair) == 2 for pair in pairs)
-    (embedding,) = debug.get_event_pairs(CBEventType.EMBEDDING)
-    assert embedding[1].payload["chunks"] == ["bake bread"]
+    embedding = debug.get_event_pairs(CBEventType.EMBEDDING)[-1]
+    assert embedding[1].payload["chunks"] == ["bread baking"]
     assert len(embedding[1].payload["embeddings"][0]) == DIM
-
-
-def test_callbacks_given_to_a_retriever_see_it(service):
-    handler = LlamaDebugHandler(print_trace_on_end=False)
-    manager = CallbackManager([handler])
-    CatalogRetriever("notes", callback_manager=manager).retrieve("bake bread")
-    (pair,) = handler.get_event_pairs(CBEventType.RETRIEVE)
-    assert paths(pair[1].payload["nodes"])[0] == "bread.txt"
+    counter = TokenCountingHandler(tokenizer=str.split)
+    monkeypatch.setattr(LlamaSettings, "_callback_manager", CallbackManager([counter]))
+    build_engine().query("bake the bread")
+    assert counter.total_embedding_token_count == 3
 
 
 def test_reranking_is_told_to_callbacks_and_instrumentation(service, debug, events):
@@ -298,14 +591,24 @@ def test_reranking_is_told_to_callbacks_and_instrumentation(service, debug, even
     assert end.chunks == ["bake bread"]
 
 
-def test_an_expansion_retriever_asks_its_models_words(service):
-    llm = Scripted(reply="lex: yeast\nvec: flour and yeast for bread")
-    retriever = QueryExpansionRetrieverV2("notes", llm=llm)
-    assert paths(retriever.retrieve("baking with yeast"))[0] == "bread.txt"
-    assert paths(asyncio.run(retriever.aretrieve("baking with yeast")))[0] == "bread.txt"
-    assert llm.prompts
-    with pytest.raises(ConfigError, match="needs a language model"):
-        QueryExpansionRetrieverV2("notes").retrieve("yeast")
+def test_an_answer_engine_tells_its_retrieval(service, events):
+    handler = LlamaDebugHandler(print_trace_on_end=False)
+    for streaming in (False, True):
+        engine = AnswerQueryEngine(
+            "notes", streaming=streaming, callback_manager=CallbackManager([handler])
+        )
+        events.clear()
+        handler.flush_event_logs()
+        response = engine.query("how hot is bread baked")
+        str(response)
+        names = [type(event).__name__ for event in events]
+        order = ["QueryStartEvent", "RetrievalStartEvent", "RetrievalEndEvent", "QueryEndEvent"]
+        assert [name for name in names if name in order] == order
+        ended = next(event for event in events if isinstance(event, RetrievalEndEvent))
+        assert ended.nodes == response.source_nodes
+        [(_, end)] = handler.get_event_pairs(CBEventType.RETRIEVE)
+        assert end.payload["nodes"] == response.source_nodes
+        assert len(handler.get_event_pairs(CBEventType.QUERY)) == 1
 
 
 def test_a_failed_stage_is_logged_if_the_caller_does_not_see_stages(service, monkeypatch, caplog):
@@ -321,16 +624,41 @@ def test_a_failed_stage_is_logged_if_the_caller_does_not_see_stages(service, mon
         DatasetRetriever("notes", strict=True).retrieve("bread")
 
 
-def test_a_passage_has_one_hash_whichever_query_found_it(service):
-    retriever = CatalogRetriever("notes", service=service)
-    first, second = (
-        retriever.retrieve(query)[0].node for query in ("keys", "how often are the keys rotated")
-    )
-    assert first.node_id == second.node_id
-    assert first.metadata["relevance"] != second.metadata["relevance"]
-    assert first.hash == second.hash
+# postprocessors
 
 
-def test_the_factory_takes_a_service_as_its_first_argument(service):
-    fused = HybridRetrieverFactoryV2(service).build(dataset_name="notes", k_fused=1)
-    assert len(fused.retrieve("keys")) == 1
+def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score():
+    scores = {"a": -1.0, "b": -2.0, "c": -3.0, "walrus": 4.0, "d": -4.0}
+    nodes = [
+        NodeWithScore(node=TextNode(text=text), score=9.0 - n) for n, text in enumerate(scores)
+    ]
+
+    def order(**settings):
+        stage = RerankPostprocessor(ScriptedReranker(scores), **settings)
+        done = stage.postprocess_nodes(nodes, query_str="walrus")
+        return [node.text for node in done], [node.score for node in done]
+
+    texts, relevance = order()
+    assert texts == ["walrus", "a", "b", "c", "d"]
+    assert relevance == sorted(relevance, reverse=True)
+    assert all(0 <= score <= 1 for score in relevance)
+    assert order(top_n=1)[0] == ["walrus"]
+    assert order(candidates=2)[0] == list(scores)
+    assert order(blend="linear")[0][0] == "a"
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda stage: pickle.loads(pickle.dumps(stage)),
+        lambda stage: type(stage).from_dict(stage.to_dict()),
+        lambda stage: type(stage).from_json(stage.to_json()),
+    ],
+)
+def test_a_serialised_postprocessor_is_the_same(copied):
+    nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in ("a" * 40, "b", "c")]
+    for stage in (MaxChunksPerDocument(limit=1), TokenBudget(limit=9)):
+        again = copied(stage)
+        assert again.to_dict() == stage.to_dict()
+        kept = [one.postprocess_nodes(nodes, query_str="the keys") for one in (stage, again)]
+        assert [node.node_id for node in kept[0]] == [node.node_id for node in kept[1]]

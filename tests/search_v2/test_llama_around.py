@@ -14,14 +14,18 @@ from llama_index.core import (
     load_index_from_storage,
 )
 from llama_index.core.agent.workflow import ReActAgent
-from llama_index.core.callbacks import CallbackManager, TokenCountingHandler
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
+    ContextChatEngine,
+)
 from llama_index.core.evaluation import (
     FaithfulnessEvaluator,
     RelevancyEvaluator,
     RetrieverEvaluator,
 )
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.node_parser import (
     MarkdownNodeParser,
@@ -32,10 +36,7 @@ from llama_index.core.postprocessor import (
     LLMRerank,
     LongContextReorder,
     MetadataReplacementPostProcessor,
-    PrevNextNodePostprocessor,
-    SimilarityPostprocessor,
 )
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     RetrieverQueryEngine,
@@ -45,13 +46,12 @@ from llama_index.core.query_engine import (
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.retrievers import (
     QueryFusionRetriever,
+    RecursiveRetriever,
     RouterRetriever,
     TransformRetriever,
 )
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import IndexNode, QueryBundle
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
-from llama_index.core.settings import Settings as LlamaSettings
-from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
@@ -66,6 +66,7 @@ from catalog.search_v2 import (
     IngestionPipelineBuilderV2,
     MaxChunksPerDocument,
     QueryEngineBuilderV2,
+    QueryExpansionRetrieverV2,
     RerankPostprocessor,
     TokenBudget,
 )
@@ -76,6 +77,7 @@ from scripted import ScriptedReranker
 pytestmark = pytest.mark.usefixtures("service")
 BREAD = "At how many degrees is bread baked?"
 BACKUPS = "midnight backups"
+SECOND = '[{"choice": 2, "reason": "x"}]'
 
 
 def engine(**arguments):
@@ -86,75 +88,114 @@ def tool_of(one):
     return QueryEngineTool.from_defaults(one, name="notes", description="notes")
 
 
-def test_a_router_chooses_among_our_engines():
-    tools = [tool_of(engine()), tool_of(AnswerQueryEngine("notes"))]
-    llm = Scripted(reply='[{"choice": 2, "reason": "x"}]')
-    selector = LLMSingleSelector.from_defaults(llm=llm)
-    router = RouterQueryEngine(selector=selector, query_engine_tools=tools, llm=llm)
-    assert "230" in str(router.query(BREAD))
-    assert "230" in str(asyncio.run(router.aquery(BREAD)))
+def memory():
+    return ChatMemoryBuffer.from_defaults(token_limit=3000)
 
 
-def test_a_router_joins_several_of_our_engines():
-    tools = [tool_of(engine()), tool_of(AnswerQueryEngine("notes"))]
-    chosen = '[{"choice": 1, "reason": "x"}, {"choice": 2, "reason": "y"}]'
-    llm = Scripted(reply="Both.")
-    router = RouterQueryEngine(
-        selector=LLMMultiSelector.from_defaults(llm=Scripted(reply=chosen)),
-        query_engine_tools=tools,
-        llm=llm,
-        summarizer=get_response_synthesizer(llm=llm, response_mode="tree_summarize"),
+async def joined(response):
+    return "".join([part async for part in response.async_response_gen()])
+
+
+# each retriever, however LlamaIndex asks it
+
+RETRIEVERS = (
+    lambda: CatalogRetriever("notes", top_k=2),
+    lambda: HybridRetrieverFactoryV2().build(dataset_name="notes"),
+    lambda: QueryExpansionRetrieverV2("notes", llm=Scripted(reply="lex: backups of midnight")),
+)
+
+
+async def ask_at_once(one):
+    """Ask in a running loop, many at once and without waiting."""
+    many = await asyncio.gather(*(one.aretrieve(BACKUPS) for _ in range(5)))
+    assert all(paths(found) == paths(one.retrieve(BACKUPS)) for found in many)
+    return many[0]
+
+
+def ask_beside_another_index(one, mode="simple", **options):
+    stock = foreign_index(DIM).as_retriever(similarity_top_k=1)
+    return QueryFusionRetriever([stock, one], mode=mode, llm=MockLLM(), num_queries=1, **options)
+
+
+def ask_where_a_node_leads(one):
+    pointer = IndexNode(text="backups", index_id="ours", id_="ours")
+    root = VectorStoreIndex([pointer], embed_model=OtherModel(dim=7)).as_retriever()
+    return RecursiveRetriever("root", retriever_dict={"root": root, "ours": one})
+
+
+def ask_as_an_object(one):
+    objects = [IndexNode(text="backups", index_id="ours", obj=one)]
+    return VectorStoreIndex(objects=objects, embed_model=OtherModel(dim=7)).as_retriever()
+
+
+def choose(one):
+    tools = [RetrieverTool.from_defaults(each, description="notes") for each in (None, one)]
+    selector = LLMSingleSelector.from_defaults(llm=Scripted(reply=SECOND))
+    return RouterRetriever(selector=selector, llm=MockLLM(), retriever_tools=tools)
+
+
+def transform(one):
+    return TransformRetriever(
+        one, HyDEQueryTransform(llm=Scripted(reply="Backups run at midnight."))
     )
-    assert str(router.query(BREAD)) == "Both."
 
 
-def test_a_router_chooses_among_our_retrievers():
-    llm = Scripted(reply='[{"choice": 2, "reason": "x"}]')
-    fused = HybridRetrieverFactoryV2().build(dataset_name="notes")
-    router = RouterRetriever(
-        selector=LLMSingleSelector.from_defaults(llm=llm),
-        llm=llm,
-        retriever_tools=[
-            RetrieverTool.from_defaults(one, description="notes")
-            for one in (CatalogRetriever("notes"), fused)
-        ],
+ASKED = {
+    "alone": lambda one: one.retrieve(BACKUPS),
+    "by who waits": lambda one: asyncio.run(one.aretrieve(BACKUPS)),
+    "at once": lambda one: asyncio.run(ask_at_once(one)),
+    "fused": lambda one: ask_beside_another_index(one, use_async=False).retrieve(BACKUPS),
+    "fused, waiting": lambda one: asyncio.run(ask_beside_another_index(one).aretrieve(BACKUPS)),
+    "recursive": lambda one: ask_where_a_node_leads(one).retrieve(BACKUPS),
+    "object": lambda one: ask_as_an_object(one).retrieve(BACKUPS),
+    "object, waiting": lambda one: asyncio.run(ask_as_an_object(one).aretrieve(BACKUPS)),
+    "chosen": lambda one: choose(one).retrieve(BACKUPS),
+    "transformed": lambda one: transform(one).retrieve("when"),
+    **{
+        mode: lambda one, mode=mode: ask_beside_another_index(one, mode).retrieve(BACKUPS)
+        for mode in ("reciprocal_rerank", "relative_score", "dist_based_score")
+    },
+}
+
+
+@pytest.mark.parametrize("how", ASKED)
+def test_each_retriever_answers_however_llama_index_asks_it(how):
+    for retriever in RETRIEVERS:
+        assert paths(ASKED[how](retriever()))[0] == "guides/backup.md"
+
+
+TALKS = {
+    "citing": CitationQueryEngine,
+    "context": ContextChatEngine.from_defaults,
+    "condensing": CondensePlusContextChatEngine.from_defaults,
+}
+
+
+@pytest.mark.parametrize("kind", TALKS)
+def test_engines_of_llama_index_answer_from_our_retriever(kind):
+    llm = Scripted(reply="At midnight [1].")
+    more = {} if kind == "citing" else {"memory": memory()}
+    one = TALKS[kind](CatalogRetriever("notes", top_k=1), llm=llm, **more)
+    for response in (
+        (one.query(BACKUPS),)
+        if kind == "citing"
+        else (one.chat(BACKUPS), asyncio.run(one.achat(BACKUPS)))
+    ):
+        assert str(response) == "At midnight [1]."
+        assert paths(response.source_nodes) == ["guides/backup.md"]
+    assert ("Source 1:\n# Backups" if kind == "citing" else "place: lines 1-3\n\n# Backups") in (
+        llm.prompts[0]
     )
-    assert paths(router.retrieve(BACKUPS))[0] == "guides/backup.md"
-
-
-def test_sub_questions_are_asked_of_our_engine():
-    asked = {"sub_question": BREAD, "tool_name": "notes"}
-    plan = json.dumps({"items": [asked, {**asked, "sub_question": BACKUPS}]})
-    llm = Scripted(reply="Done.", replies=[f"```json\n{plan}\n```"])
-    sub = SubQuestionQueryEngine.from_defaults(
-        query_engine_tools=[tool_of(engine(top_k=1))],
-        llm=llm,
-        question_gen=LLMQuestionGenerator.from_defaults(llm=llm),
-        verbose=False,
-    )
-    response = sub.query("compare them")
-    assert str(response) == "Done."
-    assert {"bread.txt", "guides/backup.md"} <= set(paths(response.source_nodes))
-
-
-def test_a_citation_engine_numbers_our_passages():
-    llm = Scripted(reply="At 230 degrees [1].")
-    response = CitationQueryEngine(CatalogRetriever("notes", top_k=2), llm=llm).query("bake bread")
-    assert str(response) == "At 230 degrees [1]."
-    assert paths(response.source_nodes)[0] == "bread.txt"
-    assert "Source 1:\nMix flour" in llm.prompts[-1]
-
-
-@pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
-def test_chat_engines_answer_from_our_retriever(kind):
-    llm = Scripted(reply="At midnight.")
-    memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
-    chat = kind.from_defaults(CatalogRetriever("notes", top_k=1), llm=llm, memory=memory)
-    assert str(chat.chat(BACKUPS)) == "At midnight."
-    assert "".join(chat.stream_chat(BACKUPS).response_gen) == "At midnight."
-    assert paths(asyncio.run(chat.achat(BACKUPS)).source_nodes) == ["guides/backup.md"]
-    assert "place: lines 1-3\n\n# Backups" in llm.prompts[0]
     assert "source_doc_id" not in "".join(llm.prompts)
+    if kind != "citing":
+        assert "".join(one.stream_chat(BACKUPS).response_gen) == "At midnight [1]."
+
+
+def test_a_retriever_tool_gives_an_agent_what_a_prompt_would_have():
+    tool = RetrieverTool.from_defaults(CatalogRetriever("notes", top_k=1), description="notes")
+    for output in (tool.call(BACKUPS), asyncio.run(tool.acall(BACKUPS))):
+        assert "place: lines 1-3\n\n# Backups" in output.content
+        assert "source_doc_id" not in output.content
 
 
 def test_evaluators_judge_our_retriever_and_answers():
@@ -170,23 +211,105 @@ def test_evaluators_judge_our_retriever_and_answers():
         assert RelevancyEvaluator(llm=llm).evaluate_response(BREAD, response=response).passing
 
 
-def test_parts_are_used_in_a_running_loop():
-    async def ask():
-        retriever, asked = CatalogRetriever("notes"), engine()
-        many = await asyncio.gather(*(retriever.aretrieve(BACKUPS) for _ in range(20)))
-        together = await asked.aquery(BREAD)
-        return many, retriever.retrieve(BACKUPS), str(together), str(asked.query(BREAD))
+# each engine, however LlamaIndex asks it
 
-    many, alone, awaited, called = asyncio.run(ask())
-    assert all(paths(one) == paths(alone) for one in many)
-    assert awaited == called
+ENGINES = (
+    engine,
+    lambda: engine(llm=Scripted(reply="Bake at 230 degrees.")),
+    lambda: AnswerQueryEngine("notes"),
+    lambda: AnswerQueryEngine("notes", streaming=True),
+)
 
 
-def test_a_retriever_tool_gives_an_agent_what_a_prompt_would_have():
-    tool = RetrieverTool.from_defaults(CatalogRetriever("notes", top_k=1), description="notes")
-    for output in (tool.call(BACKUPS), asyncio.run(tool.acall(BACKUPS))):
-        assert "place: lines 1-3\n\n# Backups" in output.content
-        assert "source_doc_id" not in output.content
+def route(one, chosen=SECOND, selector=LLMSingleSelector):
+    llm = Scripted(reply="Both say 230.")
+    return RouterQueryEngine(
+        selector=selector.from_defaults(llm=Scripted(reply=chosen)),
+        query_engine_tools=[tool_of(engine()), tool_of(one)],
+        llm=llm,
+        summarizer=get_response_synthesizer(llm=llm, response_mode="tree_summarize"),
+    )
+
+
+def route_to_both(one):
+    return route(one, f'[{{"choice": 1, "reason": "y"}}, {SECOND[1:]}', LLMMultiSelector)
+
+
+def ask_in_parts(one):
+    asked = {"sub_question": BREAD, "tool_name": "notes"}
+    plan = json.dumps({"items": [asked, {**asked, "sub_question": BACKUPS}]})
+    llm = Scripted(reply="At 230 degrees, at midnight.", replies=[f"```json\n{plan}\n```"])
+    response = SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=[tool_of(one)],
+        llm=llm,
+        question_gen=LLMQuestionGenerator.from_defaults(llm=llm),
+        verbose=False,
+    ).query("compare them")
+    assert {"bread.txt", "guides/backup.md"} <= set(paths(response.source_nodes))
+    return response
+
+
+def chat_about(one):
+    """Chat at once and, if it can, streamed."""
+    llm = Scripted(reply=BREAD)
+    chat = CondenseQuestionChatEngine.from_defaults(one, memory=memory(), llm=llm)
+    whole = str(chat.chat(BREAD))
+    if getattr(one, "_is_streaming", True):
+        chat.reset()
+        response = chat.stream_chat(BREAD)
+        assert "".join(response.response_gen) == whole
+        assert response.source_nodes
+    return whole
+
+
+QUERIED = {
+    "query": lambda one: one.query(BREAD),
+    "aquery": lambda one: asyncio.run(one.aquery(BREAD)),
+    "router": lambda one: route(one).query(BREAD),
+    "router, waiting": lambda one: asyncio.run(route(one).aquery(BREAD)),
+    "router to both": lambda one: route_to_both(one).query(BREAD),
+    "sub-questions": ask_in_parts,
+    "tool": lambda one: tool_of(one).call(BREAD).content,
+    "chat": chat_about,
+}
+
+
+@pytest.mark.parametrize("how", QUERIED)
+def test_each_engine_answers_however_llama_index_asks_it(how):
+    for made in ENGINES:
+        assert "230" in str(QUERIED[how](made()))
+
+
+def test_engines_stream_in_a_running_loop():
+    written = engine(llm=Scripted(reply="It rests at 230."), streaming=True)
+    assert "".join(written.query(BREAD).response_gen) == "It rests at 230."
+
+    async def talk(one):
+        chat = CondenseQuestionChatEngine.from_defaults(
+            one, memory=memory(), llm=Scripted(reply=BREAD)
+        )
+        whole = str(await chat.achat(BREAD))
+        chat.reset()
+        assert whole == await joined(await chat.astream_chat(BREAD))
+        assert "230" in whole
+
+    async def ask(one):
+        response = await one.aquery(BREAD)
+        assert response.source_nodes
+        assert "230" in await joined(response)
+
+    asyncio.run(ask(written))
+    asyncio.run(ask(AnswerQueryEngine("notes", streaming=True)))
+    for one in (engine(), AnswerQueryEngine("notes", streaming=True)):
+        asyncio.run(talk(one))
+
+
+def test_an_answer_engine_retrieves_for_texts_and_bundles():
+    answering = AnswerQueryEngine("notes")
+    for asked in (BACKUPS, QueryBundle(BACKUPS)):
+        assert paths(answering.retrieve(asked))[0] == "guides/backup.md"
+    assert asyncio.run(answering.aretrieve(QueryBundle(BACKUPS)))
+    assert answering.get_prompts() == {}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's workflows
@@ -202,6 +325,8 @@ def test_an_agent_calls_our_tools():
         assert "At midnight." in str(asyncio.run(run()))
         assert "Backups run at midnight" in llm.prompts[-1]
 
+
+# nodes on both sides
 
 ZOO = "# Zoo\n\nA walrus sleeps. A seal swims.\n\n## Food\n\nFish is food. Crabs are, too.\n"
 
@@ -223,8 +348,14 @@ def test_nodes_of_a_parser_keep_their_document(parser):
     assert best.node.ref_doc_id == "zoo"
 
 
-def test_our_nodes_fill_other_indexes_and_stores(tmp_path):
-    nodes = [one.node for one in CatalogRetriever("notes", top_k=4).retrieve("the keys")]
+def test_our_nodes_are_copied_pickled_written_and_fill_other_indexes(tmp_path):
+    found = CatalogRetriever("notes", top_k=4).retrieve("the keys")
+    for node in found:
+        assert json.loads(node.to_json())["score"] == node.score
+        for one in (pickle.loads(pickle.dumps(node)), node.model_copy(deep=True)):
+            assert (one.text, one.score, one.relevance) == (node.text, node.score, node.relevance)
+            assert one.node.chunk == node.chunk
+    nodes = [one.node for one in found]
     index = VectorStoreIndex(nodes, embed_model=OtherModel())
     index.storage_context.persist(str(tmp_path))
     stored = StorageContext.from_defaults(persist_dir=str(tmp_path))
@@ -232,29 +363,6 @@ def test_our_nodes_fill_other_indexes_and_stores(tmp_path):
     found = again.as_retriever(similarity_top_k=4).retrieve(BACKUPS)
     assert sorted(paths(found)) == sorted(one.metadata["path"] for one in nodes)
     assert len(SummaryIndex(nodes).as_retriever().retrieve("all")) == len(nodes)
-
-
-def test_neighbours_come_from_a_docstore_of_our_nodes():
-    long = "\n\n".join(f"## Part {n}\n\n{'walrus seal otter ' * 30}" for n in range(3))
-    pipeline = IngestionPipelineBuilderV2().build_pipeline("zoo")
-    pipeline.run(documents=[Document(text=long, doc_id="zoo.md")])
-    nodes = HybridRetrieverFactoryV2().build(dataset_name="zoo").retrieve("walrus")
-    docstore = SimpleDocumentStore()
-    docstore.add_documents([one.node for one in nodes])
-    middle = next(one for one in nodes if one.node.prev_node and one.node.next_node)
-    around = PrevNextNodePostprocessor(docstore=docstore, num_nodes=1, mode="both")
-    found = around.postprocess_nodes([middle])
-    ids = [middle.node.prev_node.node_id, middle.node_id, middle.node.next_node.node_id]
-    assert [one.node_id for one in found] == ids
-
-
-def test_nodes_are_copied_pickled_and_written_as_json():
-    for node in CatalogRetriever("notes").retrieve("the keys"):
-        assert json.loads(node.to_json())["score"] == node.score
-        copies = (pickle.loads(pickle.dumps(node)), node.model_copy(deep=True))
-        for one in copies:
-            assert (one.text, one.score, one.relevance) == (node.text, node.score, node.relevance)
-            assert one.node.chunk == node.chunk
 
 
 def test_postprocessors_of_both_sides_follow_each_other():
@@ -274,80 +382,17 @@ def test_postprocessors_of_both_sides_follow_each_other():
         assert {one.node_id for one in done} == {one.node_id for one in ranked}
 
 
-def test_hyde_over_our_retriever():
-    llm = Scripted(reply="Backups run at midnight.")
-    hyde = TransformRetriever(CatalogRetriever("notes", top_k=1), HyDEQueryTransform(llm=llm))
-    assert paths(hyde.retrieve("when")) == ["guides/backup.md"]
-
-
-@pytest.mark.parametrize(
-    "mode", ["reciprocal_rerank", "relative_score", "dist_based_score", "simple"]
-)
-def test_stock_fusion_of_our_retrievers_in_each_mode(mode):
-    both = [CatalogRetriever("notes"), HybridRetrieverFactoryV2().build(dataset_name="notes")]
-    for use_async in (True, False):
-        llm = Scripted(reply="backups at midnight\nthe backups")
-        fused = QueryFusionRetriever(both, mode=mode, llm=llm, num_queries=3, use_async=use_async)
-        assert paths(fused.retrieve(BACKUPS))[0] == "guides/backup.md"
-
-
-def test_a_stock_engine_cuts_off_by_relevance():
-    llm = Scripted(reply="At midnight.")
-    stock = RetrieverQueryEngine.from_args(
-        CatalogRetriever("notes", score="relevance"),
-        llm=llm,
-        node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.5)],
-    )
-    assert paths(stock.query(BACKUPS).source_nodes) == ["guides/backup.md"]
-
-
-def test_an_engine_retrieves_synthesizes_and_takes_prompts():
-    llm = Scripted(reply="At midnight.")
-    ours = engine(llm=llm)
-    nodes = ours.retrieve(QueryBundle(BACKUPS))
-    assert str(ours.synthesize(QueryBundle(BACKUPS), nodes)) == "At midnight."
-    name = "response_synthesizer:text_qa_template"
-    assert name in ours.get_prompts()
-    ours.update_prompts({name: PromptTemplate("Mine: {context_str} {query_str}")})
-    ours.query(BACKUPS)
-    assert llm.prompts[-1].startswith("Mine: ")
-    answering = AnswerQueryEngine("notes")
-    assert paths(answering.retrieve(QueryBundle(BACKUPS)))[0] == "guides/backup.md"
-    assert asyncio.run(answering.aretrieve(QueryBundle(BACKUPS)))
-    assert answering.get_prompts() == {}
-
-
-def test_an_engine_streams_to_both_kinds_of_callers():
-    streaming = engine(llm=Scripted(reply="It rests now."), streaming=True)
-    assert "".join(streaming.query(BREAD).response_gen) == "It rests now."
-
-    async def ask():
-        response = await streaming.aquery(BREAD)
-        return "".join([part async for part in response.async_response_gen()])
-
-    assert asyncio.run(ask()) == "It rests now."
-
-
-def test_a_token_counter_counts_our_embeddings(monkeypatch):
-    counter = TokenCountingHandler(tokenizer=str.split)
-    monkeypatch.setattr(LlamaSettings, "_callback_manager", CallbackManager([counter]))
-    engine().query("bake bread")
-    assert counter.total_embedding_token_count == 2
-
-
 def test_every_stage_of_ours_follows_a_fusion_with_another_index():
-    stock = foreign_index(DIM).as_retriever()
-    both = [stock, CatalogRetriever("notes")]
     llm = Scripted(reply="At midnight.")
+    both = [foreign_index(DIM).as_retriever(), CatalogRetriever("notes")]
     fused = QueryFusionRetriever(both, num_queries=1, llm=llm, use_async=False, similarity_top_k=6)
     stages = [
         RerankPostprocessor(ScriptedReranker(1.0)),
         TokenBudget(limit=100),
         MaxChunksPerDocument(limit=2),
     ]
-    response = RetrieverQueryEngine.from_args(fused, llm=llm, node_postprocessors=stages).query(
-        BACKUPS
-    )
+    asked = RetrieverQueryEngine.from_args(fused, llm=llm, node_postprocessors=stages)
+    response = asked.query(BACKUPS)
     assert {"zoo", "sea"} & {one.node_id for one in response.source_nodes}
     assert "guides/backup.md" in paths(response.source_nodes)
     assert "midnight" in str(CitedSentences().synthesize(BACKUPS, fused.retrieve(BACKUPS)))
@@ -365,8 +410,7 @@ class StoresModel(OtherModel):
 def test_an_index_of_llama_index_reads_a_dataset_and_writes_nothing():
     store = DatasetVectorStore("notes")
     index = VectorStoreIndex.from_vector_store(store, embed_model=StoresModel())
-    retriever = index.as_retriever(similarity_top_k=2)
-    found = retriever.retrieve(BACKUPS)
+    found = index.as_retriever(similarity_top_k=2).retrieve(BACKUPS)
     assert paths(found)[0] == "guides/backup.md"
     same = CatalogRetriever("notes", mode="vector", top_k=2).retrieve(BACKUPS)
     assert [one.node_id for one in found] == [one.node_id for one in same]
