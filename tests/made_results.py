@@ -1,5 +1,6 @@
-"""Answers of a search, made by hand."""
+"""Answers of a search and stored passages, made by hand."""
 
+from catalog.core.documents import Chunk, Locator
 from catalog.core.results import (
     Contribution,
     Explanation,
@@ -70,3 +71,24 @@ def answer(*results, **more):
     fields = {"query": "keys", "datasets": ("notes",), "mode": "hybrid", "stages": STAGES}
     fields |= {"confidence": 0.8312, "low_confidence": False}
     return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})
+
+
+def stored(text="text", name="c1", **more):
+    """A stored passage of ``notes/keys.md`` of that chunk id, which the keywords change."""
+    path = more.setdefault("path", "notes/keys.md")
+    fields = {
+        "seq": 1,
+        "chunk_id": name,
+        "source_doc_id": f"notes:{path}",
+        "dataset": "notes",
+        "docid": "3fa9c1ab",
+        "title": "Keys",
+        "position": 0,
+        "start_offset": 0,
+        "end_offset": len(text),
+        "heading_path": (),
+        "modality": "text",
+        "locator": Locator(),
+        "text": text,
+    }
+    return Chunk(**{**fields, **more})

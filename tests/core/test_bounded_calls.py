@@ -30,10 +30,6 @@ def wait_until_none_runs(calls):
     raise AssertionError("the abandoned calls never ended")
 
 
-def test_a_call_in_time_gives_its_result():
-    assert BoundedCalls(1).call(lambda: [1, 2], 60) == [1, 2]
-
-
 @pytest.mark.parametrize("error", [ValueError("bad"), TimeoutError("its own"), SystemExit(3)])
 def test_an_error_of_the_function_is_raised_unchanged(error):
     def fail():
@@ -85,36 +81,21 @@ def test_who_reads_slowly_gets_all_that_came_in_time(monkeypatch):
     assert read == [1, 2]
 
 
-def test_nothing_starts_while_too_many_calls_hang(gate):
-    calls, started = BoundedCalls(2), []
-    for _ in range(2):
-        with pytest.raises(LLMTimeoutError):
-            calls.call(gate.wait, NEVER)
-    with pytest.raises(LLMBusyError):
-        calls.call(lambda: started.append(1), 60)
-    assert started == []
-
-
-def test_calls_start_again_when_a_hanging_one_has_ended(gate):
-    calls = BoundedCalls(1)
-    with pytest.raises(LLMTimeoutError):
-        calls.call(gate.wait, NEVER)
-    gate.set()
-    wait_until_none_runs(calls)
-    assert calls.call(lambda: "again", 60) == "again"
-
-
-def test_calls_left_behind_that_raise_are_counted_out_too(gate):
+def test_nothing_starts_while_too_many_calls_hang_and_all_do_once_they_have_ended(gate):
     def fail():
         gate.wait()
         raise ValueError("too late")
 
-    calls = BoundedCalls(1)
-    with pytest.raises(LLMTimeoutError):
-        calls.call(fail, NEVER)
+    calls, started = BoundedCalls(2), []
+    for hanging in (gate.wait, fail):
+        with pytest.raises(LLMTimeoutError):
+            calls.call(hanging, NEVER)
+    with pytest.raises(LLMBusyError):
+        calls.call(lambda: started.append(1), 60)
+    assert started == []
     gate.set()
     wait_until_none_runs(calls)
-    assert calls.abandoned == 0
+    assert calls.call(lambda: "again", 60) == "again"
 
 
 def test_the_function_sees_the_callers_context():

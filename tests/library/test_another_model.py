@@ -14,6 +14,7 @@ from catalog.store.backup import back_up, restore
 from catalog.store.embedding_cache import StoredModel, adopt_model
 from catalog.store.schema import embeddings
 from fakes import DIM, WordEncoder, open_library, open_qdrant_library, write
+from stores import open_store
 
 OTHER = StoredModel("words2", "words-2", DIM)
 
@@ -29,10 +30,12 @@ class OtherEncoder(WordEncoder):
 
 @pytest.fixture
 def home(tmp_path):
-    for name in ("bread", "soup"):
-        write(tmp_path / name, **{f"a{n}_dot_md": f"# {name} {n}\n\nFlour and salt." for n in "12"})
-        with open_library(tmp_path / "home") as library:
-            Indexer(library).build(tmp_path / name, name)
+    files = {
+        f"{name}/a{n}.md": f"# {name} {n}\n\nFlour and salt."
+        for name in ("bread", "soup")
+        for n in "12"
+    }
+    open_store(files, tmp_path).close()
     return tmp_path / "home"
 
 
@@ -63,6 +66,7 @@ def check(library, name):
 def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
     fast = StoredModel("wordllama-l2-supercat-256", "wordllama", DIM)
     with open_library(home) as library:
+        library.indexes.vector("bread")
         adopt_model(library.database, fast)
         with pytest.raises(EmbeddingMismatchError, match=r"--preset fast \(IDX_PRESET=fast\)"):
             Indexer(library).update("soup")
@@ -70,6 +74,8 @@ def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
         assert (model.ok, "--preset fast" in model.detail) == (False, True)
         assert "models check" not in model.fix
         adopt_model(library.database, OTHER)
+        with pytest.raises(EmbeddingMismatchError):
+            library.indexes.vector("bread")
         with pytest.raises(EmbeddingMismatchError) as of_no_preset:
             Indexer(library).update("soup")
         assert "--preset" not in str(of_no_preset.value)
@@ -94,14 +100,6 @@ def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, c
             ]
             with pytest.raises(StageFailedError, match="words2"):
                 service.search(query, dataset="bread", strict=True)
-
-
-def test_no_index_is_given_out_once_the_model_changed(home):
-    with open_library(home) as library:
-        library.indexes.vector("bread")
-        adopt_model(library.database, OTHER)
-        with pytest.raises(EmbeddingMismatchError):
-            library.indexes.vector("bread")
 
 
 def change_model_after(monkeypatch, engine, step, home):

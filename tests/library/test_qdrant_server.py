@@ -17,10 +17,6 @@ from qdrant_protocol import qdrant_protocol
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
 )
-NOTES = {
-    "keys_dot_md": "# Keys\n\nRotate the API keys every ninety days.\n",
-    "bread_dot_txt": "Mix flour, water and yeast. Bake the bread.\n",
-}
 
 
 @pytest.fixture
@@ -33,7 +29,11 @@ def server(monkeypatch):
 
 @pytest.fixture
 def library(server, tmp_path: Path):
-    write(tmp_path / "notes", **NOTES)
+    write(
+        tmp_path / "notes",
+        keys_dot_md="# Keys\n\nRotate the API keys every ninety days.\n",
+        bread_dot_txt="Mix flour, water and yeast. Bake the bread.\n",
+    )
     options = {"collection_prefix": "mine."}
     with open_library(
         tmp_path / "home", vector_engine="qdrant", qdrant_url=server.url, qdrant=options

@@ -57,14 +57,6 @@ def rows(library):
     return {name: count for name, count in counts.items() if count and "version" not in name}
 
 
-def derived(library):
-    """How many rows the tables of words and vectors have that have any."""
-    with library.database.read() as connection:
-        names = set(inspect(connection).get_table_names()) - set(metadata.tables)
-        counts = {n: connection.scalar(text(f'SELECT count(*) FROM "{n}"')) for n in names}
-    return {name: count for name, count in counts.items() if count and "version" not in name}
-
-
 @pytest.mark.both_stores
 @pytest.mark.parametrize(
     ("words", "vectors"), [*(("bm25", engine) for engine in LOCAL), ("fts", LOCAL[0])]
@@ -129,15 +121,24 @@ def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
         }
 
 
-def test_cached_answers_of_a_stopped_evaluation_are_removed_too(tmp_path):
+def test_cached_answers_are_removed_a_foreign_file_stays_and_a_pipeline_fills_it_anew(tmp_path):
     with open_library(tmp_path / "home") as library:
         build(library, tmp_path, "notes")
         kept = {"key": CacheEntry('"a walrus sleeps"')}
         with library.database.write() as connection:
             llm_cache.save(connection, kept, kind="answer", model="m", now=time.time())
-        Indexer(library).remove("notes")
+        stray = tmp_path / "home" / "indexes" / "notes" / "stray"
+        stray.write_text("kept")
+        assert Indexer(library).remove("notes").notes == ()
         with library.database.read() as connection:
             assert llm_cache.load(connection, ["key"], after=0.0) == {}
+        assert stray.read_text() == "kept"
+        pipeline = IngestionPipelineBuilderV2(SearchServiceV2(library)).build_pipeline("notes")
+        documents = [Document(text="A walrus sleeps.", metadata={"file_path": "a.md"})]
+        pipeline.run(documents=documents)
+        Indexer(library).remove("notes")
+        pipeline.run(documents=documents)
+        assert len(search(library, "notes")) == 1
 
 
 def test_an_unknown_name_and_one_that_is_no_name_are_refused(tmp_path):
@@ -279,15 +280,6 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
     assert files == ["bm25/a.txt", "c.txt", "qdrant/b.txt"]
 
 
-def test_a_foreign_file_in_the_folder_stays_and_is_not_a_defect(tmp_path):
-    with open_library(tmp_path / "home") as library:
-        build(library, tmp_path, "notes")
-        stray = tmp_path / "home" / "indexes" / "notes" / "stray"
-        stray.write_text("kept")
-        assert Indexer(library).remove("notes").notes == ()
-        assert stray.read_text() == "kept"
-
-
 def test_a_search_that_goes_on_leaves_no_index_behind(tmp_path):
     with (
         open_qdrant_library(tmp_path / "home") as library,
@@ -324,16 +316,6 @@ def test_what_v1_keeps_goes_and_one_open_index_keeps_no_other(tmp_path):
             build(exact, tmp_path, "notes")
             assert search(exact, "notes")[0] == "walrus.md"
         assert not (tmp_path / "home" / "indexes" / "notes" / "qdrant").exists()
-
-
-def test_a_pipeline_fills_it_anew(tmp_path):
-    documents = [Document(text="A walrus sleeps.", metadata={"file_path": "a.md"})]
-    with open_library(tmp_path / "home") as library:
-        pipeline = IngestionPipelineBuilderV2(SearchServiceV2(library)).build_pipeline("notes")
-        pipeline.run(documents=documents)
-        Indexer(library).remove("notes")
-        pipeline.run(documents=documents)
-        assert len(search(library, "notes")) == 1
 
 
 @pytest.mark.parametrize("name", ["seal.md", "notes:seal.md", "#docid"])

@@ -141,20 +141,13 @@ def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_it
     assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, trying again in [23]\.\d s", line[3])
 
 
-def test_a_home_has_no_line_of_anothers_searches(home):
-    first, encoder = home("one")
-    second, _ = home("two")
-    encoder.down = True
-    first.search("keys", dataset="notes")
-    assert len(lines(first)) == 1
-    assert not (second.library.settings.home / "logs").exists()
-
-
 def test_without_the_setting_there_is_no_file_and_after_closing_no_further_line(home):
     service, encoder = home(is_on=False)
+    another, _ = home("another")  # nor a line of its searches
     encoder.down = True
     service.search("keys", dataset="notes")
     assert not (service.library.settings.home / "logs").exists()
+    assert not (another.library.settings.home / "logs").exists()
 
 
 def test_two_libraries_of_one_home_write_each_line_once_and_the_last_closes(home):

@@ -82,6 +82,8 @@ def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
     words = [one.path for one in found["lexical"].results]
     assert [one.path for one in found["hybrid"].results][: len(words)] == words
     assert found["hybrid"][0].certainty == "exact"
+    assert service.search("violin", dataset="notes", mode="vector").results
+    assert service.search("zebra", dataset="notes").results  # a word that no passage has
     [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
     assert "vectors do not agree with their words" in fuse.note
 
@@ -122,12 +124,6 @@ def test_words_that_find_other_passages_count_for_nothing(tmp_path, monkeypatch)
         assert "n3.md" in paths[0]
         [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
         assert "only vectors count" in fuse.note
-
-
-def test_the_vector_leg_alone_still_answers(by_chance):
-    service = SearchServiceV2(by_chance)
-    assert service.search("violin", dataset="notes", mode="vector").results
-    assert service.search("zebra", dataset="notes").results  # a word that no passage has
 
 
 def test_few_passages_say_nothing_of_their_vectors(tmp_path):

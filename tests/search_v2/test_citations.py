@@ -1,48 +1,45 @@
-"""Citations, headers and marks: one line each, whatever the title holds."""
+"""Citations, headers and links: one line each whatever the title, opened where it answers."""
+
+from __future__ import annotations
 
 import pytest
 
-from catalog.core.documents import Chunk, Cue, Locator
+from catalog.core.documents import Cue, Locator
+from catalog.core.params import MODES
 from catalog.core.query import ParsedQuery, SubQuery
 from catalog.core.results import Reranked, ResultLocator
+from catalog.core.user_search import to_ranking
+from catalog.embedding.model import EmbeddingModel
+from catalog.ingest.chunking import DocumentChunker
+from catalog.ingest.pipeline import EmbeddedText
+from catalog.ingest.readers.markdown import MarkdownReader
+from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.terminal import Form, render
+from catalog.interfaces.tools import call_tool
+from catalog.library.indexing import Indexer
 from catalog.retrieval.citations import (
+    file_link,
     format_citation,
     format_clock,
     format_shown_place,
+    move_link,
+    page_link,
+    recording_link,
 )
 from catalog.retrieval.fusion import RankedList, rrf
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.snippets import Passage
+from catalog.search_v2.service import SearchServiceV2
+from counters import WordCounter
+from fakes import WordEncoder, open_library, write
+from made_results import stored
+from tables import table
 
 NOWHERE = Locator()
 
 
-def chunk(
-    locator=NOWHERE,
-    *,
-    title="Keys",
-    path="notes/keys.md",
-    modality="text",
-    text="Rotate keys.",
-    **more,
-):
-    return Chunk(
-        seq=1,
-        chunk_id="c1",
-        source_doc_id=f"notes:{path}",
-        dataset="notes",
-        path=path,
-        docid="3fa9c1ab",
-        title=title,
-        position=0,
-        start_offset=0,
-        end_offset=len(text),
-        heading_path=(),
-        modality=modality,
-        locator=locator,
-        text=text,
-        **more,
-    )
+def chunk(locator=NOWHERE, *, text="Rotate keys.", **more):
+    return stored(text, locator=locator, **more)
 
 
 SPOKEN = "Good morning all.\nRotate the keys.\nIn the console.\nGoodbye then.\n"
@@ -111,17 +108,7 @@ def test_a_citation_names_the_place_that_its_kind_of_document_has(locator, modal
         assert result(passage).citation == told
 
 
-@pytest.mark.parametrize(
-    ("title", "told"),
-    [
-        ("Keys]\n[source: Other, page 9", "[source: Keys) (source: Other, page 9]"),
-        ("a\tb\u2028c\r\n d\x1b[31m", "[source: a b c d(31m]"),
-        ("right \u202eto left\x00\x85", "[source: right to left]"),
-        (" \n\u200b", "[source: notes/keys.md]"),
-        ("", "[source: notes/keys.md]"),
-        ("می\u200cخواهم 👩\u200d🔧", "[source: می\u200cخواهم 👩\u200d🔧]"),
-    ],
-)
+@table("title, told")
 def test_a_title_cannot_break_or_forge_a_citation(title, told):
     assert format_citation(chunk(title=title)) == told
 
@@ -197,34 +184,12 @@ def test_captions_without_punctuation_are_cited_at_the_caption_that_answers():
     # Within ten seconds of where the sentence begins, that is the better place to listen from.
     assert result(spoken(**about), query="rotate", snippet_chars=300).moment == 0.0
     assert result(spoken(**about), query="nothing", snippet_chars=300).moment == 0.0
-
-
-def test_a_transcript_without_cues_is_cited_at_its_own_seconds():
-    got = result(spoken(cues=()), query="rotate", snippet_chars=20)
+    got = result(spoken(cues=()), query="rotate", snippet_chars=20)  # without cues, its own seconds
     assert got.citation == "[source: Keys, t=12:34]"
     assert format_shown_place(got) == "talk.vtt 12:34-13:05"
 
 
-def test_a_text_that_has_lines_and_a_time_is_shown_by_its_lines():
-    got = result(chunk(Locator(line_start=7, line_end=7, time_start=754.2)))
-    assert format_shown_place(got) == "notes/keys.md:7"
-    assert got.link is None
-
-
-@pytest.mark.parametrize(
-    ("query", "chars", "breaks", "told", "shown", "opened"),
-    [
-        ("morning", 20, (18, 35), "pages 3-5", (3, 3), 3),
-        ("rotate", 20, (18, 35), "pages 3-5", (4, 4), 4),  # the page begins where the sentence does
-        ("rotate", 20, (24,), "pages 3-4", (3, 4), 3),  # "Rotate | the keys."
-        ("console", 20, (18, 35), "pages 3-5", (5, 5), 5),
-        ("console", 40, (18, 35), "pages 3-5", (4, 5), 5),  # shown with a line of the page before
-        ("console", 20, (), "page 3", (3, 3), 3),
-        ("goodbye", 20, (18, 18, 18), "pages 3-6", (6, 6), 6),  # two blank pages
-        ("absent", 300, (18, 18, 18), "pages 3-6", (3, 6), 3),
-        ("console", 300, (18, 35), "pages 3-5", (3, 5), 5),
-    ],
-)
+@table("query, chars, breaks, told, shown, opened")
 def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
     query, chars, breaks, told, shown, opened
 ):
@@ -242,18 +207,6 @@ def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
     assert got.link == f"a%20b.pdf#page={opened}"
 
 
-def test_a_single_page_has_equal_ends_and_no_page_has_no_ends():
-    assert result(chunk(Locator(page=3))).locator == ResultLocator(page=3, page_end=3)
-    assert result(chunk()).locator == ResultLocator()
-
-
-def test_the_lines_of_a_citation_are_the_whole_passages():
-    passage = chunk(Locator(line_start=7, line_end=10), text=SPOKEN)
-    got = result(passage, query="rotate", snippet_chars=20)
-    assert got.citation == "[source: Keys, lines 7-10]"
-    assert got.snippet_locator == ResultLocator(start=8, end=8, line_start=8, line_end=8)
-
-
 def test_a_recordings_address_is_linked_where_the_snippet_begins():
     about = {"source_url": "https://youtu.be/x", "media_file": "talks/talk.mp4"}
     got = result(spoken(metadata=about), query="rotate", snippet_chars=20)
@@ -261,10 +214,6 @@ def test_a_recordings_address_is_linked_where_the_snippet_begins():
     del about["source_url"]
     got = result(spoken(metadata=about), query="rotate", snippet_chars=20)
     assert got.link == "talks/talk.mp4#t=758"
-
-
-def test_a_header_of_one_line_names_it_once():
-    assert format_shown_place(result(chunk(Locator(line_start=7, line_end=7)))) == "notes/keys.md:7"
 
 
 def test_a_result_without_a_reranker_is_scored_and_explained_by_the_fusion():
@@ -298,3 +247,193 @@ def test_lines_and_matches_of_the_snippet_are_in_the_result():
     got = result(chunk(Locator(line_start=4, line_end=4)))
     assert (got.snippet, got.snippet_lines, got.matches) == ("Rotate keys.", (4, 4), ((7, 11),))
     assert result(chunk()).snippet_lines is None
+    assert result(chunk()).locator == ResultLocator()
+    assert result(chunk(Locator(page=3))).locator == ResultLocator(page=3, page_end=3)
+    timed = result(chunk(Locator(line_start=7, line_end=7, time_start=754.2)))
+    assert (format_shown_place(timed), timed.link) == ("notes/keys.md:7", None)
+    got = result(
+        chunk(Locator(line_start=7, line_end=10), text=SPOKEN), query="rotate", snippet_chars=20
+    )
+    assert got.citation == "[source: Keys, lines 7-10]"  # those of the whole passage
+    assert got.snippet_locator == ResultLocator(start=8, end=8, line_start=8, line_end=8)
+
+
+@table("target, told")
+def test_a_link_seeks_in_the_form_that_its_site_reads(target, told):
+    assert recording_link(target, target, 65.99) == told
+
+
+@table("target")
+def test_an_address_that_is_broken_or_of_another_scheme_gives_way_to_the_file(target):
+    assert recording_link(target, "talks/a.mp4", 65) == "talks/a.mp4#t=65"
+
+
+def test_a_file_named_like_a_scheme_is_no_address():
+    assert file_link("javascript:alert(1)", "t=1") == "javascript%3Aalert%281%29#t=1"
+    assert recording_link(None, "javascript:alert(1)", 1) == "javascript%3Aalert%281%29#t=1"
+
+
+def test_seconds_are_rounded_down_and_never_negative():
+    assert recording_link(None, "a.mp4", 0.99) == "a.mp4#t=0"
+    assert recording_link(None, "a.mp4", -3.0) == "a.mp4#t=0"
+
+
+@pytest.mark.parametrize(
+    ("link", "told"),
+    [
+        ("talks/50%20%25.mp4#t=65", "talks/50%20%25.mp4#t=80"),
+        ("https://youtu.be/x?t=65", "https://youtu.be/x?t=80"),
+        ("https://vimeo.com/7#t=65s", "https://vimeo.com/7#t=80s"),
+    ],
+)
+def test_a_link_is_moved_to_another_second(link, told):
+    assert move_link(link, 80.5) == told
+
+
+def test_a_page_is_linked_in_pdfs_alone():
+    assert page_link("papers/a b.PDF", 4) == "papers/a%20b.PDF#page=4"
+    assert page_link("slides.pptx", 4) is None
+
+
+TEA = "Tea is best when the water rests a while before it meets the leaves."
+KEYS = "Every ninety days the keys of the kettle are rotated by hand, never sooner."
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """Over ``tea.pdf``, whose one passage begins on page 2 and ends on page 4; page 3 is blank."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    folder = tmp_path_factory.mktemp("documents")
+    book = Canvas(str(folder / "tea.pdf"))
+    for text in ("", TEA, "", KEYS):
+        book.drawString(72, 700, text)
+        book.showPage()
+    book.save()
+    (folder / "keys.md").write_text("The keys of the kettle hang by the door.\n")
+    with open_library(tmp_path_factory.mktemp("home"), snippet_chars=80) as library:
+        report = Indexer(library).build(folder, "notes")
+        assert report.failed == ()
+        yield SearchServiceV2(library)
+
+
+def found(service, query, **asked):
+    return service.search(query, dataset="notes", **asked)
+
+
+def the_book(service, query, **asked):
+    (hit,) = [one for one in found(service, query, **asked) if one.path == "tea.pdf"]
+    return hit
+
+
+def test_a_passage_over_a_blank_page_is_cited_with_all_its_pages(service):
+    hit = the_book(service, "keys rotated")
+    assert TEA.split()[0] in hit.text
+    assert KEYS.split()[-1] in hit.text
+    assert (hit.locator.page, hit.locator.page_end) == (2, 4)
+    assert hit.citation == "[source: tea, page 4 (pages 2-4)]"
+    told = found(service, "keys rotated", filters=["path=tea.pdf"]).to_dict()["results"][0]
+    assert (told["locator"]["page"], told["locator"]["page_end"]) == (2, 4)
+    assert to_ranking([told], "notes", 1).hits[0].location == "pages 2–4"
+
+
+def test_the_link_opens_the_page_on_which_the_best_sentence_begins(service):
+    assert the_book(service, "keys rotated").link == "tea.pdf#page=4"
+    assert the_book(service, "water leaves").link == "tea.pdf#page=2"
+
+
+def test_a_snippet_has_the_pages_of_its_own_text(service):
+    hit = the_book(service, "keys rotated")
+    assert hit.snippet == KEYS
+    assert (hit.snippet_locator.page, hit.snippet_locator.page_end) == (4, 4)
+    assert format_shown_place(hit.model_copy(update={"snippet_lines": None})) == "tea.pdf page 4"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("asked", "paths"),
+    [
+        ("page=1", set()),
+        ("page=2", {"tea.pdf"}),
+        ("page=3", {"tea.pdf"}),
+        ("page=4", {"tea.pdf"}),
+        ("page=5", set()),
+        ("page>=4", {"tea.pdf"}),
+        ("page>4", set()),
+        ("page=1|4", {"tea.pdf"}),
+        ("page!=4", {"keys.md"}),
+        ("page!=5", {"keys.md", "tea.pdf"}),
+    ],
+)
+def test_each_of_its_pages_finds_it_in_every_mode(service, mode, asked, paths):
+    hits = found(service, "the keys of the kettle", mode=mode, filters=[asked])
+    assert {hit.path for hit in hits} == paths
+
+
+PAPER = """# Paper
+
+## Setup
+
+The kettle is filled.
+
+## Method *of tea*
+
+Leaves rest in the kettle.
+
+### Steps
+
+Wait four minutes.
+
+## Results
+
+The tea is good.
+"""
+HEADINGS = ("Paper", "Setup", "Method of tea", "Steps", "Results")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """One passage, as the vault preset makes of small sections."""
+    folder = tmp_path_factory.mktemp("papers")
+    write(folder, paper_dot_md=PAPER, other_dot_md="# Other\n\nThe kettle is elsewhere.\n")
+    sizes = {"chunk_size": 800, "chunk_min_size": 300, "chunk_overlap": 60}
+    with LocalEngine(open_library(tmp_path_factory.mktemp("home"), **sizes)) as engine:
+        Indexer(engine.library).build(folder, "notes")
+        yield engine
+
+
+def search(engine, **more):
+    asked = {"query": "kettle", "dataset": "notes", **more}
+    return engine.ask("search", asked)["results"]
+
+
+def test_a_result_names_them_all_in_order(engine):
+    (hit,) = search(engine, docs=["paper.md"])
+    assert hit["text"].strip() == PAPER.strip()
+    assert tuple(hit["sections"]) == HEADINGS
+    assert hit["sections"][: len(hit["heading_path"])] == hit["heading_path"]
+
+
+@pytest.mark.parametrize("mode", ["lexical", "vector", "hybrid"])
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_each_finds_it_as_a_section(engine, heading, mode):
+    hits = search(engine, filters=[f'section="{heading}"'], mode=mode)
+    assert [hit["path"] for hit in hits] == ["paper.md"]
+
+
+def test_people_and_agents_see_all_headings(engine):
+    asked = {"query": "kettle", "dataset": "notes"}
+    printed = render("search", engine.answer("search", asked), Form()).out
+    assert "] Paper; Setup; Method of tea; Steps; Results — paper.md:" in printed
+    told = call_tool(engine, "search", {"query": "kettle", "docs": ["paper.md"]})
+    assert "paper.md — Paper; Setup; Method of tea; Steps; Results (lines 1–17)" in told.text
+
+
+def test_the_embedded_text_names_headings_that_the_passage_does_not_contain():
+    parsed = MarkdownReader().parse(PAPER, "paper.md")
+    chunker = DocumentChunker(WordCounter(), chunk_size=800, min_size=300)
+    (span,) = chunker.cut(parsed).spans
+    embedded = EmbeddedText(EmbeddingModel(WordEncoder()))
+    assert embedded.windows(parsed, span) == (
+        f"Method of tea\n{parsed.text[span.start : span.end]}",
+    )

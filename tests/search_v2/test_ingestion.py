@@ -2,12 +2,14 @@
 
 import asyncio
 import pickle
+import uuid
 
 import pytest
 from llama_index.core import Document, MockEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import MetadataMode, TextNode, TransformComponent
+from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.settings import RAGv2Settings, Settings
@@ -15,6 +17,7 @@ from catalog.library.library import Library
 from catalog.search_v2 import EmbeddingPrefixTransform, IngestionPipelineBuilderV2, SearchServiceV2
 from catalog.store.embedding_cache import read_stored_model
 from fakes import DIM, open_library
+from tables import table
 
 KEYS = (
     "# Keys\n\n## Rotating\n\nRotate the API keys every ninety days.\n\n"
@@ -88,16 +91,7 @@ def test_any_llama_index_model_is_wrapped_and_keeps_its_two_sides(tmp_path):
         assert len(found(service, mode="vector")) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"metadata": {"file_name": "a.md"}}, "a.md"),
-        ({"metadata": {"file_path": "guides/a.md", "file_name": "a.md"}}, "guides/a.md"),
-        ({"doc_id": "guides/key-rotation"}, "guides/key-rotation"),
-        ({"doc_id": "x", "metadata": {"path": "b.txt"}}, "x"),
-        ({"metadata": {"url": "https://a.org/b", "file_name": "c.md"}}, "https://a.org/b"),
-    ],
-)
+@table("arguments, expected", list)
 def test_metadata_or_the_id_gives_the_path(service, arguments, expected):
     run(service, Document(text=KEYS, **arguments))
     assert paths(service) == [expected]
@@ -148,36 +142,6 @@ def test_metadata_is_kept_lists_included_and_can_be_asked_for(service):
     (node, *_) = service.retrieve("keys", dataset="notes")
     assert list(node.metadata["tags"]) == ["ops", "security"]
     assert list(node.metadata["authors"]) == ["Ann", "Bo"]
-
-
-def test_pages_of_one_file_are_one_document_and_cited_by_page(service):
-    pages = ["Walrus on this page.", "Seals on this page.", "Otters on this page."]
-    run(
-        service,
-        *(
-            Document(text=text, metadata={"file_name": "zoo.pdf", "page_label": str(number)})
-            for number, text in enumerate(pages, start=1)
-        ),
-    )
-    assert paths(service, "page") == ["zoo.pdf"]
-    text = " ".join(result.text for result in found(service, "page"))
-    assert all(page in text for page in pages)
-    last = max(found(service, "page"), key=lambda result: result.locator.page_end)
-    assert last.locator.page_end == 3
-
-
-def test_other_texts_of_one_path_and_chunks_cut_elsewhere_are_all_kept(service):
-    rows = [f"Walrus number {number} swims." for number in range(3)]
-    run(service, *(Document(text=row, metadata={"file_name": "zoo.csv"}) for row in rows))
-    assert paths(service, "walrus") == ["zoo.csv", "zoo.csv#2", "zoo.csv#3"]
-    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
-    cut = SentenceSplitter(chunk_size=20, chunk_overlap=0)(
-        [Document(text=" ".join(f"Seal {n} dives deep below." for n in range(9)), doc_id="seals")]
-    )
-    assert len(cut) > 1
-    pipeline.run(nodes=cut)
-    text = " ".join(result.text for result in found(service, "seal"))
-    assert all(f"Seal {n} dives" in text for n in range(9))
 
 
 def test_a_text_of_nothing_is_left_out_and_told(service, caplog):
@@ -265,15 +229,6 @@ def test_the_prefix_step_acts_on_plain_nodes_in_anybodys_pipeline():
     assert node.ref_doc_id == document.doc_id
 
 
-def test_without_a_place_the_prefix_stands_before_what_llama_index_embeds():
-    node = TextNode(text="Rotate them.", metadata={"team": "red"})
-    (made,) = EmbeddingPrefixTransform(prefix="passage: ", context=False)([node])
-    assert made.get_content(MetadataMode.EMBED) == "passage: team: red\n\nRotate them."
-    assert made.node_id == node.node_id
-    (plain,) = EmbeddingPrefixTransform()([node])
-    assert plain.get_content(MetadataMode.EMBED) == "team: red\n\nRotate them."
-
-
 def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):
     claims = {"media": "talks/lecture", "media_file": "talks/lecture.mp4", "topic": "keys"}
     run(service, Document(text=KEYS, doc_id="keys.md", metadata=claims))
@@ -286,3 +241,333 @@ def test_a_pipeline_that_would_be_pickled_says_what_to_do(service):
     pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
     with pytest.raises(InputError, match=r"call build_pipeline\(\) in the other process"):
         pickle.dumps(pipeline)
+
+
+@pytest.fixture
+def pipeline(service):
+    return IngestionPipelineBuilderV2(service).build_pipeline("notes")
+
+
+def texts(service, query, **search):
+    """What the passages that hold the word say, in alphabetical order."""
+    search = {"mode": "lexical", **search}
+    return sorted(one.text for one in service.search(query, dataset="notes", top_k=50, **search))
+
+
+def page(number, text=None, name="/docs/zoo.pdf", **more):
+    metadata = {"file_path": name, "file_name": name.rpartition("/")[2], "page_label": str(number)}
+    return Document(text=text or f"Walrus of page {number}.", metadata=metadata, **more)
+
+
+def row(text, **metadata):
+    return Document(text=text, metadata={"file_path": "/docs/zoo.csv", **metadata})
+
+
+def test_pages_of_one_file_in_batches_are_all_kept_and_cited_by_their_numbers(service, pipeline):
+    pages = [page(number) for number in range(1, 7)]
+    pipeline.run(documents=pages[:3])
+    pipeline.run(documents=pages[3:])
+    assert pipeline.report.deleted == pipeline.report.replaced == []
+    found = service.search("walrus", dataset="notes", top_k=50)
+    text_of = dict.fromkeys(range(1, 7), "")
+    for one in found:
+        for number in range(one.locator.page, one.locator.page_end + 1):
+            text_of[number] += one.text
+    assert all(f"page {number}." in text for number, text in text_of.items())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_shortened_file_run_again_in_batches_loses_its_last_pages(service, pipeline, size):
+    for count in (5, 4):
+        pages = [page(number) for number in range(1, count + 1)]
+        for start in range(0, count, size):
+            pipeline.run(documents=pages[start : start + size])
+    stored = " ".join(texts(service, "walrus"))
+    assert [f"page {number}." in stored for number in range(1, 6)] == [*[True] * 4, False]
+
+
+def test_a_file_whose_middle_text_is_gone_has_the_others_alone(service, pipeline):
+    rows = [row(f"Walrus number {number}.") for number in range(3)]
+    pipeline.run(documents=rows)
+    assert pipeline.report.added == ["/docs/zoo.csv", "/docs/zoo.csv#2", "/docs/zoo.csv#3"]
+    pipeline.run(documents=[rows[0], rows[2]])
+    assert texts(service, "walrus") == ["Walrus number 0.", "Walrus number 2."]
+    assert pipeline.report.deleted == ["/docs/zoo.csv#3"]
+    assert sorted(pipeline.report.replaced) == ["/docs/zoo.csv", "/docs/zoo.csv#2"]
+
+
+def test_other_texts_of_a_source_without_pages_replace_it_and_that_is_told(
+    service, pipeline, caplog
+):
+    for batch in ("one", "two"):
+        pipeline.run(documents=[row(f"Walrus {n} of {batch}.") for n in range(3)])
+        assert ("all 3 stored texts are replaced" in caplog.text) == (batch == "two")
+    assert len(texts(service, "walrus")) == 3
+    for batch in ("one", "two"):
+        documents = [row(f"Seal {n} of {batch}.") for n in range(3)]
+        for n, document in enumerate(documents):
+            document.doc_id = f"{batch}/{n}"
+        pipeline.run(documents=documents)
+    assert len(texts(service, "seal")) == 6
+
+
+def test_sources_that_a_run_does_not_bring_stay(service, pipeline):
+    pipeline.run(documents=[row("Walrus of rows."), Document(text="Walrus of a.", doc_id="a")])
+    pipeline.run(documents=[Document(text="Walrus of b.", doc_id="b")])
+    pipeline.run(documents=[])
+    assert texts(service, "walrus") == ["Walrus of a.", "Walrus of b.", "Walrus of rows."]
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_a_document_that_became_empty_is_not_found_any_more(service, pipeline, empty):
+    pipeline.run(documents=[Document(text="Walrus.", doc_id="a")])
+    pipeline.run(documents=[Document(text=empty, doc_id="a")])
+    assert texts(service, "walrus") == []
+    assert (pipeline.report.deleted, pipeline.report.refused) == (["a"], {})
+    pipeline.run(documents=[Document(text=empty, doc_id="a")])
+    assert pipeline.report.refused == {"a": "it has no text"}
+
+
+def test_the_users_id_tells_files_of_one_name_apart(service, pipeline):
+    name = {"file_name": "report.pdf"}
+    for folder in ("a", "b"):
+        pipeline.run(
+            documents=[
+                Document(text=f"Walrus of {folder}.", doc_id=f"{folder}/report", metadata=name)
+            ]
+        )
+    assert texts(service, "walrus") == ["Walrus of a.", "Walrus of b."]
+    both = [
+        Document(
+            text=f"Seal of {folder}{number}.",
+            doc_id=f"{folder}/seals",
+            metadata={**name, "page_label": str(number)},
+        )
+        for folder in ("a", "b")
+        for number in (1, 2)
+    ]
+    pipeline.run(documents=both)
+    found = service.search("seal", dataset="notes", top_k=9, mode="lexical")
+    places = {(one.path, one.locator.page_end) for one in found}
+    assert places == {("a/seals", 2), ("b/seals", 2)}
+
+
+def test_two_files_of_one_bare_name_in_one_run_are_both_kept(service, pipeline):
+    pages = [page(number, f"Walrus {n}{number}.", "zoo.pdf") for n in "ab" for number in (1, 2)]
+    pipeline.run(documents=pages)
+    stored = " ".join(texts(service, "walrus"))
+    assert all(f"Walrus {one}." in stored for one in ("a1", "a2", "b1", "b2"))
+
+
+@pytest.mark.parametrize("key", ["url", "URL", "source_url", "source"])
+@pytest.mark.parametrize("drawn", [dict, lambda: {"id_": str(uuid.uuid4())}])
+def test_a_page_read_again_under_its_address_replaces_the_old_one(service, pipeline, key, drawn):
+    for version in ("old", "new"):
+        said = {key: "https://zoo.org/walrus", "fetched": version}
+        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=said, **drawn())])
+    assert texts(service, "walrus") == ["Walrus, new."]
+    assert pipeline.report.replaced == ["https://zoo.org/walrus"]
+
+
+def test_an_id_that_llama_index_drew_names_nothing_and_one_the_user_set_does(service, pipeline):
+    name = {"file_name": "a.txt"}
+    for version in ("old", "new"):
+        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=name)])
+    assert texts(service, "walrus") == ["Walrus, new."]
+    keys = [str(uuid.uuid4()) for _ in range(2)]
+    for key in keys:
+        pipeline.run(documents=[Document(text=f"Seal {key}.", doc_id=key, metadata=name)])
+    assert len(texts(service, "seal")) == 2
+    pipeline.run(documents=[Document(text="Walrus, now.", doc_id=keys[0], metadata=name)])
+    assert texts(service, "seal") == [f"Seal {keys[1]}."]
+
+
+def test_documents_that_another_process_read_are_the_same_sources(service, pipeline):
+    for version in ("old", "new"):
+        one = page(1, f"Walrus, {version}.")
+        pipeline.run(documents=[pickle.loads(pickle.dumps(one))])
+    assert texts(service, "walrus") == ["Walrus, new."]
+
+
+def test_a_document_whose_level_cannot_be_read_is_stored_as_unreadable(service, pipeline):
+    pipeline.run(documents=[Document(text="Walrus, old.", doc_id="a")])
+    said = {"confidentiality": {"level": "secret"}}
+    pipeline.run(
+        documents=[
+            Document(text="Walrus, new.", doc_id="a", metadata=said),
+            Document(text="Walrus of b.", doc_id="b"),
+        ]
+    )
+    assert texts(service, "walrus") == ["Walrus of b.", "Walrus, new."]
+    found = service.search(
+        "walrus", dataset="notes", mode="lexical", filters="confidentiality=unreadable"
+    )
+    assert [result.path for result in found] == ["a"]
+
+
+def test_a_document_is_deleted_by_the_id_of_the_user_or_of_llama_index(service, pipeline):
+    drawn = page(1)
+    pipeline.run(documents=[Document(text="Walrus of a.", doc_id="a"), drawn, page(2)])
+    removal = pipeline.delete(drawn.doc_id)
+    assert (removal.documents, removal.chunks) == (1, 1)
+    assert texts(service, "walrus") == ["Walrus of a."]
+    (node,) = pipeline.run(documents=[Document(text="Walrus of a.", doc_id="a")])
+    assert node.ref_doc_id == "a"
+    again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    again.delete("a")
+    for mode in ("lexical", "vector"):
+        assert texts(service, "walrus", mode=mode) == []
+    with pytest.raises(InputError, match="no document 'a'"):
+        again.delete("a")
+
+
+class Fails(TransformComponent):
+    """Fails once."""
+
+    failed: bool = False
+
+    def __call__(self, nodes, **_):
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("no luck")
+        return nodes
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_what_failed_between_two_steps_is_not_published_by_the_next_run(service, pipeline, at):
+    pipeline.run(documents=[Document(text="Walrus, old.", doc_id="a")])
+    pipeline.transformations.insert(at, Fails())
+    before = pipeline._arrange
+    pipeline._arrange = lambda: None
+    with pytest.raises(RuntimeError, match="no luck"):
+        pipeline.run(documents=[Document(text="Walrus, new.", doc_id="a")])
+    pipeline._arrange = before
+    pipeline.run(documents=[Document(text="Walrus of b.", doc_id="b")])
+    seen = texts(service, "walrus")
+    assert seen == ["Walrus of b.", "Walrus, old." if at < 6 else "Walrus, new."]
+
+
+def test_nodes_cut_elsewhere_replace_the_nodes_of_their_document(service, pipeline):
+    def nodes(*texts):
+        document = Document(text="", doc_id="zoo")
+        related = {"1": document.as_related_node_info()}
+        return [TextNode(text=text, relationships=related) for text in texts]
+
+    pipeline.run(nodes=nodes("Walrus one.", "Walrus two.", "Walrus three."))
+    assert len(texts(service, "walrus")) == 3
+    pipeline.run(nodes=nodes("Walrus one.", "Walrus three."))
+    assert texts(service, "walrus") == ["Walrus one.", "Walrus three."]
+
+
+def test_blank_pages_with_new_numbers_delete_nothing(service, pipeline):
+    pipeline.run(documents=[page(1), page(2)])
+    pipeline.run(documents=[page(3, " "), page(4, "\n")])
+    assert (pipeline.report.deleted, pipeline.report.refused) == (
+        [],
+        {"/docs/zoo.pdf": "it has no text"},
+    )
+    assert texts(service, "walrus") == ["Walrus of page 1.\n\nWalrus of page 2."]
+    pipeline.run(documents=[page(1, " "), page(2, " ")])
+    assert pipeline.report.deleted == ["/docs/zoo.pdf"]
+
+
+def test_pages_that_a_run_deletes_are_told(pipeline, caplog):
+    pipeline.run(documents=[page(number) for number in range(1, 7)])
+    pipeline.run(documents=[page(number) for number in range(1, 4)])
+    assert "/docs/zoo.pdf: the stored pages 4, 5, 6 are deleted" in caplog.text
+
+
+def test_a_cache_or_docstore_of_llama_index_is_refused(service, pipeline):
+    pipeline.disable_cache = False
+    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
+        pipeline.run(documents=[page(1)])
+    other = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    other.docstore = SimpleDocumentStore()
+    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
+        other.run(documents=[page(1)])
+
+
+def test_a_part_takes_no_other_documents_name(service, pipeline):
+    one = Document(text="Walrus of the id.", doc_id="f#2")
+    two = [Document(text=f"Walrus {n} of f.", doc_id="f") for n in (1, 2)]
+    expected = ["Walrus 1 of f.", "Walrus 2 of f.", "Walrus of the id."]
+    pipeline.run(documents=[one, *two])
+    assert texts(service, "walrus") == expected
+    for batches in ([[one], two], [two, [one]], [[one, *two]]):
+        again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+        for batch in batches:
+            again.run(documents=batch)
+            assert again.report.refused == {}
+        assert texts(service, "walrus") == expected
+    pipeline.delete("f")
+    assert texts(service, "walrus") == ["Walrus of the id."]
+
+
+@pytest.mark.parametrize("said", [{"file_path": "/docs/b.epub"}, {"file_name": "readme.md"}])
+def test_texts_of_one_file_in_separate_runs_replace_each_other_and_that_is_told(
+    service, pipeline, said
+):
+    for n in range(3):
+        pipeline.run(documents=[Document(text=f"Walrus {n}.", metadata=said)])
+        assert bool(pipeline.report.warnings) == (n > 0)
+    assert "all 1 stored texts are replaced by 1 others" in pipeline.report.warnings[0]
+    again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    again.run(documents=[Document(text="Walrus, now.", metadata=said)])
+    assert bool(again.report.warnings) == ("file_name" in said)  # a file may have changed
+    again.run(documents=[Document(text="Walrus, now.", metadata=said)])
+    assert again.report.warnings == []
+
+
+def test_nodes_of_one_document_in_separate_runs_are_told(pipeline):
+    related = {"1": Document(text="", doc_id="zoo").as_related_node_info()}
+    for text in ("Walrus one.", "Walrus two."):
+        pipeline.run(nodes=[TextNode(text=text, relationships=related)])
+    assert "all 1 stored texts" in pipeline.report.warnings[0]
+
+
+def test_a_document_that_its_id_names_may_change_without_a_warning(pipeline):
+    for text in ("Walrus one.", "Walrus two."):
+        pipeline.run(documents=[Document(text=text, doc_id="a", metadata={"file_path": "/a"})])
+    assert pipeline.report.warnings == []
+
+
+def test_a_random_id_beside_an_address_names_nothing(service, pipeline):
+    for n in range(2):
+        said = {"url": "https://zoo.org/walrus"}
+        pipeline.run(
+            documents=[Document(text=f"Walrus {n}.", doc_id=str(uuid.uuid4()), metadata=said)]
+        )
+    assert texts(service, "walrus") == ["Walrus 1."]
+    ids = [str(uuid.uuid5(uuid.NAMESPACE_URL, name)) for name in "ab"]
+    pipeline.run(
+        documents=[Document(text=f"Seal {one}.", doc_id=one, metadata=said) for one in ids]
+    )
+    assert len(texts(service, "seal")) == 2
+
+
+def test_an_argument_that_no_step_has_is_an_error(service, pipeline):
+    class Marks(TransformComponent):
+        def __call__(self, nodes, mark="", **_):
+            for node in nodes:
+                node.metadata["mark"] = mark
+            return nodes
+
+    with pytest.raises(InputError, match="no argument 'document'; did you mean documents"):
+        pipeline.run(document=[page(1)])
+    with pytest.raises(InputError, match="no argument 'mark'"):
+        pipeline.run(documents=[page(1)], mark="red")
+    pipeline.transformations.append(Marks())
+    (node,) = pipeline.run(documents=[page(1)], mark="red", show_progress=False)
+    assert node.metadata["mark"] == "red"
+
+
+def test_a_pipeline_that_would_store_nothing_raises(pipeline):
+    pipeline.transformations = [SentenceSplitter()]
+    with pytest.raises(InputError, match="lost its own steps ChunkSplitter, StepResults"):
+        pipeline.run(documents=[page(1)])
+
+
+@pytest.mark.parametrize("given", ["a text", page(1), [None], [{"text": "a"}]])
+def test_what_is_no_list_of_documents_is_refused(pipeline, given):
+    with pytest.raises(InputError, match="give a list of Documents"):
+        pipeline.run(documents=given)

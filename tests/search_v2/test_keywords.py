@@ -5,41 +5,25 @@ import unicodedata
 import pytest
 
 from builders import make_database, put
-from catalog.core.documents import Chunk, Locator
 from catalog.core.scope import Scope
-from catalog.library.indexing import Indexer
 from catalog.retrieval.fusion import OTHER_JOINTS, FoundWords, RankedList, rrf
 from catalog.retrieval.query_words import find_words, how_written, keywords_of, looks_like_name
 from catalog.retrieval.select import prefer_words
 from catalog.retrieval.snippets import Passage
-from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.lexical.bm25 import Bm25Engine, WordIndex
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.restriction import Restriction
-from fakes import open_library, write
 from growth import assert_linear
+from made_results import stored
+from stores import service_of
+from tables import table
 
 WHOLE = Restriction("notes")
 
 
 def chunk(text, name="c1", title="", headings=()):
-    return Chunk(
-        seq=1,
-        chunk_id=name,
-        source_doc_id="notes:a.md",
-        dataset="notes",
-        path="a.md",
-        docid="3fa9c1ab",
-        title=title,
-        position=0,
-        start_offset=0,
-        end_offset=len(text),
-        heading_path=headings,
-        modality="text",
-        locator=Locator(),
-        text=text,
-    )
+    return stored(text, name, title=title, heading_path=headings)
 
 
 @pytest.mark.parametrize(
@@ -48,38 +32,12 @@ def chunk(text, name="c1", title="", headings=()):
 )
 def test_a_word_with_digits_capitals_or_signs_within_looks_like_a_name(word):
     assert looks_like_name(word)
+    for ordinary in ("keys", "Keys", "well-known", "2024", "1,000", "I", "Éclair", ""):
+        assert not looks_like_name(ordinary)
+    assert_linear(lambda size: looks_like_name("a" * size), 100_000)
 
 
-@pytest.mark.parametrize("word", ["keys", "Keys", "well-known", "2024", "1,000", "I", "Éclair", ""])
-def test_an_ordinary_word_or_number_does_not(word):
-    assert not looks_like_name(word)
-
-
-def test_a_very_long_word_is_told_in_linear_time():
-    assert_linear(lambda size: looks_like_name("a" * size), 200_000)
-
-
-@pytest.mark.parametrize(
-    ("query", "keywords"),
-    [
-        ("zebra", ("zebra",)),
-        ("API keys", ("API", "keys")),
-        ("rerere.enabled", ("rerere.enabled",)),
-        ("keys keys", ("keys",)),
-        ("IT", ("IT",)),
-        ("IT budget", ("IT", "budget")),
-        ("it", ()),
-        ("the budget", ()),
-        ("three more words", ()),
-        ("図書館", ("図書館",)),
-        ("gcc -O2", ("gcc", "-O2")),  # signs at a word are part of how it is written
-        ('"--force",', ("--force",)),
-        ("(::1)", ("::1",)),
-        ("40 °C", ("40", "°C")),
-        ("", ()),
-        ("???", ()),
-    ],
-)
+@table("query, keywords")
 def test_a_query_of_one_or_two_words_without_a_stop_word_has_keywords(query, keywords):
     assert keywords_of(query) == keywords
 
@@ -114,28 +72,15 @@ def test_words_as_they_are_written(words, text, is_written):
         assert (how_written(one, words) == 1) is is_written
 
 
-@pytest.mark.parametrize(
-    ("words", "text", "is_joined"),
-    [
-        (("XK320",), "The XK-320 printer.", True),
-        (("XK-320",), "The XK320 printer.", True),
-        (("RTX4090",), "An RTX 4090 card.", True),
-        (("10", "kg"), "It weighs 10kg.", True),
-        (("maxRetryCount",), "Set max_retry_count.", True),
-        (("1000",), "All 1,000 of them.", True),
-        (("nodejs",), "Runs on node.js.", True),
-        (("XK320",), "The XK-3200 printer.", False),
-        (("XK320",), "An XK and 320 others.", False),
-        (("-O2",), "Press the O2 valve.", False),  # signs before it are no joints
-    ],
-)
+@table("words, text, is_joined")
 def test_a_name_with_other_joints_is_that_name(words, text, is_joined):
     assert how_written(chunk(text), words) == (OTHER_JOINTS if is_joined else 0)
 
 
-@pytest.fixture(params=["bm25", "fts"])
-def found_words(request, tmp_path):
+@pytest.fixture(scope="module", params=["bm25", "fts"])
+def found_words(request, tmp_path_factory):
     """Tell what is found of a query's words in a hundred passages."""
+    tmp_path = tmp_path_factory.mktemp("words")
     database = make_database(tmp_path)
     texts = {f"p{n}.md": f"Common words on page {n + 1000}." for n in range(100)}
     texts["p7.md"] = "Common words about a zebra."
@@ -162,14 +107,12 @@ def found_words(request, tmp_path):
     database.close()
 
 
-def test_a_passage_that_repeats_a_pasted_query_under_a_title_does_not_set_its_cover(tmp_path):
+def test_a_passage_that_repeats_a_pasted_query_under_a_title_does_not_set_its_cover():
     pasted = " ".join(f"word{n}" for n in range(40))
     near = " ".join([*(f"word{n}" for n in range(9)), *(f"other{n}" for n in range(40))])
-    texts = {"copy_dot_md": f"A title\n\n{pasted}\n", "near_dot_md": near}
-    write(tmp_path / "notes", **texts, b_dot_md=" ".join(f"word{n}" for n in range(10, 30, 2)))
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(tmp_path / "notes", "notes")
-        results = SearchServiceV2(library).search(pasted, dataset="notes")
+    files = {"notes/copy.md": f"A title\n\n{pasted}\n", "notes/near.md": near}
+    files["notes/b.md"] = " ".join(f"word{n}" for n in range(10, 30, 2))
+    results = service_of(files).search(pasted, dataset="notes")
     assert results[0].path == "copy.md"
     (note,) = (stage.note for stage in results.stages if stage.name == "lexical")
     # b.md: 10 of 40 words; 9 and these are in two passages of three, the others in one
@@ -184,6 +127,11 @@ def test_the_rarest_word_and_the_passages_with_it_are_found(found_words):
     assert found.cover == pytest.approx(0.8)
     assert set(found.weights) == {"common", "words", "about", "zebra"}
     assert found.weights["zebra"] > found.weights["about"] > found.weights["words"]
+    for text in ("common words", "quagga", "the of"):
+        found, paths = found_words(text)
+        assert (found.rarity, paths) == (0.0, set())
+    within = Restriction("notes", Scope.of(["notes:p8.md"]))
+    assert found_words("common zebra", within)[1] == set()
 
 
 def test_a_name_counts_for_more_than_a_rarer_word(found_words):
@@ -194,17 +142,6 @@ def test_a_name_counts_for_more_than_a_rarer_word(found_words):
         assert found.is_name
         assert found.rarity == pytest.approx(0.3932, abs=5e-4)
         assert paths == {"p8.md", "p9.md"}
-
-
-def test_common_and_unknown_words_alone_are_not_rare(found_words):
-    for text in ("common words", "quagga", "the of"):
-        found, paths = found_words(text)
-        assert (found.rarity, paths) == (0.0, set())
-
-
-def test_a_passage_outside_the_scope_does_not_count_as_having_the_rare_word(found_words):
-    within = Restriction("notes", Scope.of(["notes:p8.md"]))
-    assert found_words("common zebra", within)[1] == set()
 
 
 def passages(texts, lexical=(), vector=(), weight=2.0, bonus=0.0):
@@ -293,9 +230,7 @@ def test_passages_in_a_script_that_neither_model_nor_query_uses_lose_half_of_the
     # a model that knows Russian, and a question in Russian
     assert told(prefer_words(found, question, 1.0, ["english", "russian"]))[0] == ("a", 2.0)
     assert told(prefer_words(found, "как часто меняют ключи", 1.0, ["english"]))[0] == ("a", 2.0)
-
-
-def test_a_passage_in_another_script_that_the_words_found_keeps_its_score():
+    # one that the words found
     found = passages({"a": "Программа maxRetries здесь."}, [("a", 3.0)], [("a", 0.9)])
     assert list(prefer_words(found, "what does maxRetries do", 1.0, ["english"])) == found
 
@@ -313,13 +248,9 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def nine(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nine")
-    write(folder / "docs", **{f"{name}_dot_md": f"{text}\n" for name, text in PAGES.items()})
-    with open_library(folder / "home") as library:
-        Indexer(library).build(folder / "docs", "docs")
-        yield SearchServiceV2(library)
+@pytest.fixture
+def nine():
+    return service_of({f"docs/{name}.md": f"{text}\n" for name, text in PAGES.items()})
 
 
 @pytest.mark.parametrize(
@@ -332,12 +263,9 @@ def test_the_one_file_with_the_words_of_a_query_is_first_and_exact(nine, query, 
     assert (results[0].path, results[0].certainty) == (f"{page}.md", "exact")
     assert {one.certainty for one in results[1:]} <= {"possible"}
     assert results.low_confidence is False
-
-
-def test_a_word_in_no_file_is_answered_with_low_confidence(nine):
-    results = nine.search("quagga")
-    assert results.low_confidence is True
-    assert {one.certainty for one in results} <= {"possible"}
+    unknown = nine.search("quagga")
+    assert unknown.low_confidence is True
+    assert {one.certainty for one in unknown} <= {"possible"}
 
 
 def test_the_bonus_of_words_is_reported_and_part_of_the_score(nine):

@@ -1,14 +1,12 @@
 """The legs as LlamaIndex users see them: retrievers over a store that may change meanwhile."""
 
 import pytest
-from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
 from catalog.library.indexing import Indexer
 from catalog.retrieval.legs import LegQuery, Question, ranking
 from catalog.retrieval.parts import SearchParts
-from catalog.search_v2 import DatasetRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.restriction import Restriction
@@ -29,21 +27,6 @@ def test_a_leg_that_breaks_records_it_in_its_run(tmp_path, notes, monkeypatch):
             assert (run.leg, list(run.hits)) == ("lexical", [])
     assert isinstance(run.error, EngineError)
     assert str(run.error) == "ZeroDivisionError: inside"
-
-
-def test_a_vector_leg_takes_the_embedding_that_a_query_brings(tmp_path, notes):
-    encoder = WordEncoder()
-    with open_library(tmp_path / "home", encoder) as library:
-        Indexer(library).build(notes, "notes")
-        parts = SearchParts(library)
-        retriever = DatasetRetriever("notes", mode="vector", parts=parts, k_fused=1)
-        vector = list(parts.query_vectors.embed("bake bread")[0])
-        asked = len(encoder.texts)
-        [node] = retriever.retrieve(QueryBundle("anything else", embedding=vector))
-        assert node.node.metadata["path"] == "bread.txt"
-        assert encoder.texts[asked:] == []
-        retriever.retrieve(QueryBundle("anything else", embedding=vector[1:]))
-        assert encoder.texts[asked:] == ["anything else"]
 
 
 @pytest.mark.parametrize("engine", ["bm25", "fts"])

@@ -70,9 +70,14 @@ from catalog.search_v2 import (
     RerankPostprocessor,
     TokenBudget,
 )
+from catalog.search_v2.nodes import PassageNode
+from catalog.search_v2.service import SearchServiceV2
 from fakes import DIM, WordEncoder
 from llama_parts import OtherModel, Scripted, foreign_index, paths
+from made_results import stored
 from scripted import ScriptedReranker
+from small_documents import NOTES
+from stores import open_store
 
 pytestmark = pytest.mark.usefixtures("service")
 BREAD = "At how many degrees is bread baked?"
@@ -420,3 +425,28 @@ def test_an_index_of_llama_index_reads_a_dataset_and_writes_nothing():
         index.insert(Document(text="New."))
     with pytest.raises(InputError, match="only read"):
         index.delete_ref_doc("notes:bread.txt")
+
+
+def test_a_nodes_metadata_is_its_own_to_change():
+    metadata = {"tags": ["a"], "more": {"names": [["b"]]}, "year": 2024}
+    chunk = stored(metadata=metadata)
+    first = PassageNode.of(chunk)
+    first.metadata["tags"].append("other")
+    first.metadata["more"]["names"][0].clear()
+    first.metadata["year"] = 1999
+    again = PassageNode.of(chunk).metadata
+    assert (again["tags"], again["more"], again["year"]) == (["a"], {"names": [["b"]]}, 2024)
+
+
+def test_a_search_makes_no_nodes_and_a_retrieval_one_for_each_passage(tmp_path, monkeypatch):
+    made = []
+    make = PassageNode.of
+    monkeypatch.setattr(PassageNode, "of", lambda chunk: made.append(chunk) or make(chunk))
+    with open_store(NOTES, tmp_path) as library:
+        service = SearchServiceV2(library)
+        results = service.search("revoke a leaked key", top_k=2)
+        assert len(results) == 2
+        assert made == []
+        nodes = service.retrieve("revoke a leaked key", top_k=2)
+    assert [node.node_id for node in nodes] == [result.chunk_id for result in results]
+    assert len(made) == 2

@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from builders import make_database
-from catalog.core.ids import sha1_hex
 from catalog.library.indexing import Indexer
 from catalog.retrieval.caches import ModelCache
 from catalog.store import Database
 from catalog.store.llm_cache import CacheEntry
-from fakes import open_library
+from small_documents import NOTES
+from stores import open_store
 
 
 class Clock:
@@ -58,17 +58,6 @@ def test_what_one_cache_puts_another_over_the_same_store_gets(make):
     assert other.get([]) == {}
 
 
-def test_kind_model_and_text_of_the_passage_reach_the_store(make, database):
-    make("expansion").put({"a": CacheEntry("1")}, model="words")
-    make("rerank").put({"b": CacheEntry("22", sha1_hex("text"))}, model="judge")
-    with database.read() as connection:
-        query = "SELECT kind, model, created_at FROM llm_cache ORDER BY key"
-        told = [tuple(row) for row in connection.exec_driver_sql(query)]
-        hashes = connection.exec_driver_sql("SELECT text_hash FROM llm_cache ORDER BY key")
-        assert list(hashes.scalars()) == [None, sha1_hex("text")]
-    assert told == [("expansion", "words", 1000.0), ("rerank", "judge", 1000.0)]
-
-
 def test_an_entry_expires(make, clock):
     cache = make(lifetime=60)
     cache.put(entries(a="1"), model="m")
@@ -110,13 +99,13 @@ def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database
 
     def work(number: int) -> None:
         own = cache if number % 2 else make()
-        for turn in range(25):
+        for turn in range(10):
             names = [f"k{(number + turn + n) % 30}" for n in range(10)]
             own.put({name: CacheEntry(f'"{name}"') for name in names}, model="m")
             found = own.get(names)
             wrong.extend(one for one in found.items() if one[1] != f'"{one[0]}"')
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -127,11 +116,10 @@ def test_threads_that_put_and_get_the_same_keys_see_whole_answers(make, database
     assert all(value == f'"{key}"' for key, value in rows)
 
 
-def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
-    (notes / "copy.md").write_text((notes / "bread.txt").read_text())
-    with open_library(tmp_path / "home") as library:
+def test_a_deleted_document_takes_its_scores_with_it(tmp_path):
+    notes = tmp_path / "notes"
+    with open_store(NOTES | {"notes/copy.md": NOTES["notes/bread.txt"]}, tmp_path) as library:
         indexer, database = Indexer(library), library.database
-        indexer.build(notes, "notes")
         hashes = texts_of(database)
         scores = {
             f"{path}{n}": CacheEntry("0.5", one)
@@ -151,18 +139,14 @@ def test_a_deleted_document_takes_its_scores_with_it(tmp_path, notes):
 
 
 def test_an_edit_keeps_the_scores_of_the_passages_it_left_alone(tmp_path):
-    folder = tmp_path / "notes"
-    folder.mkdir()
     parts = [f"# Part {n}\n\n" + f"alpha{n} beta{n} gamma{n}. " * 20 for n in range(3)]
-    (folder / "long.md").write_text("\n\n".join(parts))
-    with open_library(tmp_path / "home") as library:
+    with open_store({"notes/long.md": "\n\n".join(parts)}, tmp_path) as library:
         indexer, database = Indexer(library), library.database
-        indexer.build(folder, "notes")
         before = texts_of(database)["long.md"]
         scores = {one: CacheEntry("0.5", one) for one in before}
         ModelCache(database, kind="rerank", lifetime=600).put(scores, model="m")
         parts[2] += "omega."
-        (folder / "long.md").write_text("\n\n".join(parts))
+        (tmp_path / "notes" / "long.md").write_text("\n\n".join(parts))
         indexer.update("notes")
         both = set(before) & set(texts_of(database)["long.md"])
         assert 0 < len(both) < len(set(before))

@@ -27,29 +27,26 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from catalog.core.errors import EngineError, InputError, StageFailedError
 from catalog.embedding.model import EmbeddingModel
-from catalog.library.indexing import Indexer
 from catalog.retrieval.parts import StageLog
 from catalog.search.embed_model import ResilientEmbedding
 from catalog.search_v2 import (
     CatalogRetriever,
     DistinctText,
     HybridRetrieverFactoryV2,
-    KeywordChunkSelector,
-    MaxChunksPerDocument,
     RerankPostprocessor,
-    SearchServiceV2,
-    TokenBudget,
 )
-from fakes import WordEncoder, open_library
+from fakes import WordEncoder
 from scripted import ScriptedReranker
+from small_documents import NOTES
+from stores import service_of
 
-NOTES = {
+PASSAGES = {
     "11111111-1111-1111-1111-111111111111": ("keys.md", "Rotate the API keys every ninety days."),
     "22222222-2222-2222-2222-222222222222": ("keys.md", "A leaked key is revoked at once."),
     "33333333-3333-3333-3333-333333333333": ("bread.md", "Bake the bread at 230 degrees."),
     "44444444-4444-4444-4444-444444444444": ("backup.md", "Backups run at midnight, every day."),
 }
-ROTATE, LEAKED, BREAD, BACKUP = NOTES
+ROTATE, LEAKED, BREAD, BACKUP = PASSAGES
 
 
 class Given(BaseRetriever):
@@ -92,7 +89,7 @@ def scores(nodes):
 
 def nodes_of_notes():
     nodes = []
-    for id_, (document, text) in NOTES.items():
+    for id_, (document, text) in PASSAGES.items():
         node = TextNode(id_=id_, text=text, metadata={"file_name": document})
         node.excluded_embed_metadata_keys = ["file_name"]
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
@@ -182,20 +179,15 @@ def test_a_node_is_its_id_whatever_its_text_or_metadata():
 
     found = over(Copies(), Given("y")).retrieve("q")
     assert scores(found) == {"y": 1 / 62 + 1 / 61 + 0.05, "x": 1 / 61 + 0.05}
+    assert {one.score for one in Copies().retrieve("q")} == {1.0}
 
 
-def test_what_a_retriever_returned_is_not_changed():
-    class Kept(BaseRetriever):
-        kept = [NodeWithScore(node=TextNode(id_="a", text="a"), score=7.0)]
-
-        def _retrieve(self, query_bundle):
-            return self.kept
-
-    assert over(Kept()).retrieve("q")[0].score == 1 / 61 + 0.05
-    assert Kept.kept[0].score == 7.0
-
-
-def test_no_more_than_asked_for_come():
+def test_no_more_than_asked_for_come_and_stages_get_the_reports():
+    stages = StageLog()
+    HybridRetrieverFactoryV2(stages=stages).over([Given("a")]).retrieve("q")
+    assert [(one.name, one.status, one.note) for one in stages.reports] == [
+        ("Given", "ran", "1 nodes")
+    ]
     retriever = over(Given(*"abcdef"), Given(*"fedcba"), k_fused=2)
     assert len(retriever.retrieve("q")) == 2
     retriever.similarity_top_k = 1
@@ -277,6 +269,13 @@ def test_each_retriever_gets_its_own_copy_of_the_query():
     )
 
 
+class Odd(BaseRetriever):
+    """Returns something else than nodes with scores."""
+
+    def _retrieve(self, query_bundle):
+        return [TextNode(text="no score")]
+
+
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_failing_retriever_is_named_and_the_rest_answers(caplog, wait):
     def ask(retriever):
@@ -294,28 +293,10 @@ def test_a_failing_retriever_is_named_and_the_rest_answers(caplog, wait):
         EngineError, match="every retriever failed: Given: ValueError: x; GivenAsync: Conn"
     ):
         ask(over(Given(error=ValueError("x")), down))
-
-
-def test_two_of_one_class_are_told_apart(caplog):
-    over(Given("a"), Given(error=RuntimeError("boom"))).retrieve("q")
-    assert "Given 2 failed" in caplog.text
-
-
-def test_a_retriever_that_returns_something_else_has_failed(caplog):
-    class Odd(BaseRetriever):
-        def _retrieve(self, query_bundle):
-            return [TextNode(text="no score")]
-
-    assert len(over(Given("a"), Odd()).retrieve("q")) == 1
+    caplog.clear()
+    ask(over(Given("a"), Given(error=RuntimeError("boom")), Odd()))
+    assert "Given 2 failed" in caplog.text  # two of one class are told apart
     assert "Odd failed" in caplog.text
-
-
-def test_the_factorys_stages_get_the_reports():
-    stages = StageLog()
-    HybridRetrieverFactoryV2(stages=stages).over([Given("a")]).retrieve("q")
-    assert [(one.name, one.status, one.note) for one in stages.reports] == [
-        ("Given", "ran", "1 nodes")
-    ]
 
 
 # LlamaIndex's own parts
@@ -351,7 +332,7 @@ def test_bm25_and_qdrant_are_fused_alike_in_both_ways(bm25, vectors):
     assert scores(asyncio.run(retriever.aretrieve(query))) == expected
     (first, *_) = retriever.retrieve(query)
     assert (first.node.node_id, first.node.metadata["file_name"]) == (ROTATE, "keys.md")
-    assert first.text == NOTES[ROTATE][1]
+    assert first.text == PASSAGES[ROTATE][1]
 
 
 def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25, vectors):
@@ -371,43 +352,6 @@ def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25
     )  # fmt: skip
     assert outer.retrieve("bake bread")[0].node.node_id == BREAD
     assert over(retriever, outer).retrieve("bake bread")[0].node.node_id == BREAD
-
-
-def test_fusions_may_be_fused(bm25, vectors):
-    query = "rotate the API keys"
-    inner = over(bm25, vectors)
-    (first, *_) = over(inner).retrieve(query)
-    assert (first.score, first.fused.bonus) == (1 / 61 + 0.05, 0.05)
-
-
-def test_a_bm25_that_was_persisted_is_the_same_leg(bm25, vectors, tmp_path):
-    bm25.persist(str(tmp_path / "bm25"))
-    loaded = BM25Retriever.from_persist_dir(str(tmp_path / "bm25"))
-    query = "bake bread"
-    assert scores(over(loaded, vectors).retrieve(query)) == scores(
-        over(bm25, vectors).retrieve(query)
-    )
-
-
-def test_a_bm25_asked_for_more_than_it_has_gives_its_hits():
-    deep = BM25Retriever.from_defaults(nodes=nodes_of_notes(), similarity_top_k=20)
-    found = over(deep).retrieve("keys")
-    assert {one.node.node_id for one in found} == {ROTATE, LEAKED}  # not the other two
-
-
-def test_nodes_that_leave_the_index_leave_the_fusion(bm25):
-    client = QdrantClient(":memory:")
-    context = StorageContext.from_defaults(vector_store=QdrantVectorStore("n", client=client))
-    model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
-    index = VectorStoreIndex(nodes_of_notes(), storage_context=context, embed_model=model)
-    retriever = over(index.as_retriever(similarity_top_k=9))
-    assert BREAD in scores(retriever.retrieve("bread"))
-    index.delete_ref_doc("bread.md")
-    assert BREAD not in scores(retriever.retrieve("bread"))
-    only = MetadataFilters(filters=[MetadataFilter(key="file_name", value="keys.md")])
-    filtered = over(index.as_retriever(similarity_top_k=9, filters=only))
-    assert set(scores(filtered.retrieve("bread"))) == {ROTATE, LEAKED}
-    client.close()
 
 
 def test_an_asynchronous_client_is_used_where_there_is_one(bm25, caplog):
@@ -445,46 +389,17 @@ def test_an_index_node_leads_to_what_it_stands_for():
     assert scores(asyncio.run(retriever.aretrieve("q"))) == {"hidden": 2 / 61 + 0.05}
 
 
-def test_equal_texts_of_two_documents_stay_two():
-    class Same(BaseRetriever):
-        def _retrieve(self, query_bundle):
-            nodes = [TextNode(id_=f"node-{n}", text="shared content") for n in (1, 2)]
-            for n, node in enumerate(nodes, start=1):
-                node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=f"doc-{n}")
-            return [NodeWithScore(node=node, score=1.0) for node in nodes]
-
-    found = over(Same()).retrieve("q")
-    assert [one.node.ref_doc_id for one in found] == ["doc-1", "doc-2"]
-
-
-def test_a_search_of_ours_can_be_fused_with_theirs_and_keeps_its_parts(tmp_path, notes, bm25):
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-        ours = CatalogRetriever("notes", service=SearchServiceV2(library), top_k=3)
-        found = over(ours, bm25).retrieve("rotate the API keys")
-        first = next(one for one in found if one.node.node_id != ROTATE)
-        assert first.node.metadata["path"] == "keys.md"
-        assert first.relevance is not None
-        assert first.score == 1 / 61 + 0.05
-        assert any(one.node.node_id == ROTATE for one in found)
+def test_a_search_of_ours_can_be_fused_with_theirs_and_keeps_its_parts(bm25):
+    ours = CatalogRetriever("notes", service=service_of(NOTES), top_k=3)
+    found = over(ours, bm25).retrieve("rotate the API keys")
+    first = next(one for one in found if one.node.node_id != ROTATE)
+    assert first.node.metadata["path"] == "keys.md"
+    assert first.relevance is not None
+    assert first.score == 1 / 61 + 0.05
+    assert any(one.node.node_id == ROTATE for one in found)
 
 
 # the later stages, on their nodes
-
-
-def test_a_documents_best_chunk_is_that_with_most_words_and_in_ties_the_nearest(bm25, vectors):
-    found = over(bm25, vectors).retrieve("keys")
-    best = KeywordChunkSelector().postprocess_nodes(found, query_str="leaked key revoked")
-    of_keys = [one for one in best if one.node.metadata["file_name"] == "keys.md"]
-    assert [one.node.node_id for one in of_keys] == [LEAKED]
-    near = [one.node.node_id for one in vectors.retrieve("a leaked key")]
-    tied = KeywordChunkSelector().postprocess_nodes(
-        over(bm25, vectors).retrieve("a leaked key"), query_str="nothing of it"
-    )
-    nearest = min((ROTATE, LEAKED), key=near.index)
-    assert nearest in [one.node.node_id for one in tied]
-    assert MaxChunksPerDocument(limit=1).postprocess_nodes(found)
-    assert DistinctText().postprocess_nodes(found) == found
 
 
 def test_a_reranker_orders_them_and_the_parts_of_the_score_stay(bm25, vectors):
@@ -496,19 +411,3 @@ def test_a_reranker_orders_them_and_the_parts_of_the_score_stay(bm25, vectors):
     assert done[0].node.node_id == found[1].node.node_id
     assert done[0].fused == found[1].fused
     assert done[0].score != found[1].score
-
-
-def test_pages_of_one_file_are_one_document():
-    pages = [TextNode(text=f"page {n}", metadata={"file_path": "/docs/report.pdf"}) for n in (1, 2)]
-    for number, page in enumerate(pages):
-        page.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=f"uuid-{number}")
-    nodes = [NodeWithScore(node=page, score=0.5) for page in pages]
-    assert MaxChunksPerDocument(limit=1).postprocess_nodes(nodes) == nodes[:1]
-
-
-def test_a_budget_counts_their_texts(bm25, vectors):
-    found = over(bm25, vectors).retrieve("keys")
-    first = len(found[0].text)
-    kept = TokenBudget(limit=-(-first // 4)).postprocess_nodes(found)
-    assert kept[0] is found[0]
-    assert sum(-(-len(one.text) // 4) for one in kept) <= -(-first // 4)

@@ -17,7 +17,6 @@ from llama_index.core.schema import (
 )
 from pydantic import ValidationError
 
-from catalog.core.documents import Chunk, Locator
 from catalog.retrieval.fusion import FusedHit, ListContribution, RankedList
 from catalog.retrieval.snippets import Passage
 from catalog.search_v2.nodes import ScoredPassage
@@ -27,6 +26,8 @@ from catalog.search_v2.postprocessors import (
     MaxChunksPerDocument,
     TokenBudget,
 )
+from made_results import stored
+from tables import table
 
 
 def node(text, document="", score=None):
@@ -48,9 +49,7 @@ def texts(stage, *given_texts, query=None):
 
 def passage(text, *shares):
     """A passage of document ``d`` that stood at these (leg, origin, rank)."""
-    chunk = Chunk(
-        0, text, "d", "set", "d.md", "d0", "", 0, 0, len(text), (), "text", Locator(), text
-    )
+    chunk = stored(text, source_doc_id="d")
     stood = tuple(
         ListContribution(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
         for leg, origin, rank in shares
@@ -120,16 +119,9 @@ def test_passages_that_tie_are_distinguished_by_the_vector_leg_of_the_original_q
     assert kept(KeywordChunkSelector(), nodes, query) == ["key 3"]
     assert kept(KeywordChunkSelector(), nodes[:2], query) == ["key 2"]
     assert kept(KeywordChunkSelector(), nodes[::3], query) == ["key 1"]
-
-
-def test_more_words_win_over_a_better_place_in_the_vector_leg():
-    nodes = [passage("key", ("vector", "original", 1)), passage("key key")]
-    assert kept(KeywordChunkSelector(), nodes, "key") == ["key key"]
-
-
-def test_without_a_query_a_documents_first_passage_is_kept():
-    nodes = [passage("key 1"), passage("key 2", ("vector", "original", 1))]
-    assert kept(KeywordChunkSelector(), nodes) == ["key 1"]
+    more = [passage("key", ("vector", "original", 1)), passage("key key")]
+    assert kept(KeywordChunkSelector(), more, "key") == ["key key"]
+    assert kept(KeywordChunkSelector(), nodes) == ["key 1"]  # without a query: the first
 
 
 def test_a_limit_of_zero_keeps_all():
@@ -174,47 +166,13 @@ def test_a_text_filed_twice_is_kept_once():
     assert found == ["Rotate  the\nkey", "rotate the key", "x"]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        '# Renewal\n\n- The fee is *500* euros: 5–10 % more,\n  if "Polaris" isn’t told.',
-        "Renewal\n=======\n\n• The fee is 500 euros: 5-10 % more, if “Polaris” isn't told",
-        "## **Renewal**\n\nThe fee is 500 euros: 5−10 % more\n---\nif (Polaris) isn't told.",
-        "| Renewal |\n|---------|\n| The fee is `500` euros | 5-10 % more | if Polaris isn't told",
-    ],
-)
+@table("other")
 def test_marks_and_layout_make_no_other_text(other):
     first = "Renewal\n\nThe fee is 500 euros: 5-10 % more, if 'Polaris' isn't told."
     assert texts(DistinctText(), first, other, "between") == [first, "between"]
 
 
-@pytest.mark.parametrize(
-    ("text", "other"),
-    [
-        ("The fee is 500 euros.", "The fee is 600 euros."),
-        ("The fee is 1.5 euros.", "The fee is 15 euros."),
-        ("The fee is 1,000 euros.", "The fee is 1.000 euros."),
-        ("The fee is 10² euros.", "The fee is 102 euros."),
-        ("It holds at -5 degrees.", "It holds at 5 degrees."),
-        ("They wrote (5) in the book.", "They wrote 5 in the book."),
-        ("A screen of 5' is built in.", 'A screen of 5" is built in.'),
-        ("The price is $5 a month.", "The price is €5 a month."),
-        ("Stop where x > 5 holds.", "Stop where x < 5 holds."),
-        ("Take a && b for it.", "Take a || b for it."),
-        ("Then 2 * 3 is computed.", "Then 2 ** 3 is computed."),
-        ("The door is not locked.", "The door is locked."),
-        ("The door isn't locked.", "The door is locked."),
-        ("Ada signs for the firm.", "Eva signs for the firm."),
-        ("The US pays for it.", "The us pays for it."),
-        ("Set __init__ to it.", "Set init to it."),
-        ("Use --force with care.", "Use -force with care."),
-        ("Is it done?", "Is it done."),
-        ("Use f(x) here.", "Use f(y) here."),
-        ("The key is kept. It is old.", "The key is kept."),
-        ("Ada pays Eva.", "Eva pays Ada."),
-        ("鍵は九十日ごとに交換する。", "鍵は三十日ごとに交換する。"),
-    ],
-)
+@table("text, other")
 def test_texts_that_differ_in_a_number_a_name_or_a_sign_with_a_meaning_are_both_kept(text, other):
     around = "This agreement is made between the two parties named below. {} It ends in May."
     for pair in ([text, other], [around.format(text), around.format(other)]):

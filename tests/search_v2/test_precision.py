@@ -1,19 +1,24 @@
-"""Expansion and reranking as parts of a search: what they change, cost, and never break."""
+"""Expansion and reranking as parts of a search, and the presets' numbers, to the digit."""
 
 import threading
 
 import pytest
 
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
-from catalog.core.settings import LLMSettings
+from catalog.core.settings import LLMSettings, load_settings
+from catalog.core.settings.loading import find_presets
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
+from catalog.library.library import Library
 from catalog.retrieval.expansion import explain_strong_signal
 from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
 from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
-from fakes import open_library
+from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker, ScriptedSource
+from stores import open_store
+from tables import table
 
 TOPICS = {
     "keys.md": "Rotate the api keys every ninety days. A leaked key is revoked at once.",
@@ -27,26 +32,20 @@ TOPICS = {
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "docs"
-    made.mkdir()
-    for name, text in TOPICS.items():
-        (made / name).write_text(text + "\n")
-    return made
+    return tmp_path / "docs"
 
 
 @pytest.fixture
-def opened(tmp_path, folder):
+def opened(tmp_path):
     """Opens libraries over the same store with any settings; closes them at the end."""
-    libraries = []
+    files = {f"docs/{name}": f"{text}\n" for name, text in TOPICS.items()}
+    libraries = [open_store(files, tmp_path)]
 
     def make(reranker=None, source=None, **rag):
-        library = open_library(tmp_path / "home", **rag)
-        libraries.append(library)
-        if not library.datasets():
-            Indexer(library).build(folder, "docs")
+        libraries.append(open_library(tmp_path / "home", **rag))
         make_reranker = None if reranker is None else lambda: reranker
-        parts = SearchParts(library, make_reranker=make_reranker, expansion_source=source)
-        return SearchServiceV2(library, parts)
+        parts = SearchParts(libraries[-1], make_reranker=make_reranker, expansion_source=source)
+        return SearchServiceV2(libraries[-1], parts)
 
     yield make
     for library in libraries:
@@ -92,13 +91,6 @@ def test_words_of_a_corrected_query_are_marked_if_a_line_is_of_another_leg(opene
     assert found[0].snippet[slice(*found[0].matches[0])] == "Rotate"
 
 
-def test_weights_of_original_and_expanded_lists_are_the_settings_own(opened):
-    service = opened(source=ScriptedSource("lex: api credential"), fusion_mode="rrf")
-    found = service.search("rotate api keys", dataset="docs", expand=True, explain=True)
-    weights = {p.origin: p.weight for one in found for p in one.explain.contributions}
-    assert weights == {"original": 2.0, "expansion": 1.0}
-
-
 GARBAGE = [
     "",
     "I'm sorry, I cannot help with that request.",
@@ -125,15 +117,32 @@ def test_garbage_of_a_model_leaves_the_plain_answer(opened, reply):
     assert "only the query itself is searched" in stage(found, "expand").note
 
 
-def test_a_line_far_from_the_query_is_not_asked(opened):
+def test_no_usable_line_is_a_fallback_that_strict_refuses(opened):
+    service = opened(source=ScriptedSource("nothing of use"))
+    with pytest.raises(StageFailedError, match="fell back"):
+        service.search("rotate api keys", dataset="docs", expand=True, strict=True)
+
+
+def test_a_vec_line_far_from_the_query_is_not_asked_and_a_lex_line_is(opened):
     source = ScriptedSource(
-        "vec: prune the roses in spring\nvec: how to rotate the api keys safely"
+        "lex: api tomatoes\nvec: prune the roses in spring\nvec: how to rotate the api keys safely"
     )
-    found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
-    assert (
-        'dropped: vec "prune the roses in spring" (off the subject)' in stage(found, "expand").note
-    )
-    assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
+    service = opened(source=source)
+    found = service.search("rotate api keys", dataset="docs", expand=True)
+    told = stage(found, "expand").note
+    assert "lex: api tomatoes" in told
+    assert 'dropped: vec "prune the roses in spring" (off the subject)' in told
+    for mode, asked in (
+        ("hybrid", "1 lexical, 1"),
+        ("lexical", "1 lexical, 0"),
+        ("vector", "0 lexical, 1"),
+    ):
+        found = service.search("rotate api keys", dataset="docs", expand=True, mode=mode)
+        assert f"{asked} vector" in stage(found, "expanded legs").note
+    sure = opened(source=source, strong_signal_score=0.3, strong_signal_gap=0.1)
+    asked = len(source.asked)
+    found = sure.search("leaked revoked keys", dataset="docs", expand=True)
+    assert (stage(found, "expand").status, len(source.asked)) == ("skipped", asked)
 
 
 def test_a_model_that_raises_is_a_failed_stage_and_the_plain_answer(opened):
@@ -169,12 +178,6 @@ def test_a_model_that_hangs_costs_its_time_limit_and_then_nothing(opened):
         released.set()
 
 
-def test_no_usable_line_is_a_fallback_that_strict_refuses(opened):
-    service = opened(source=ScriptedSource("nothing of use"))
-    with pytest.raises(StageFailedError, match="fell back"):
-        service.search("rotate api keys", dataset="docs", expand=True, strict=True)
-
-
 def test_a_repeated_query_asks_the_model_once_in_this_and_the_next_process(opened):
     source = ScriptedSource("lex: api credential secret")
     first = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
@@ -199,35 +202,9 @@ def test_scope_and_filters_bind_the_expanded_legs_too(opened):
     assert "token.md" not in paths(found)
 
 
-def test_only_the_legs_of_the_mode_are_expanded(opened):
-    source = ScriptedSource("lex: api credential keys\nvec: how to rotate the api keys safely")
-    service = opened(source=source)
-    found = service.search("rotate api keys", dataset="docs", expand=True, mode="lexical")
-    assert "1 lexical, 0 vector" in stage(found, "expanded legs").note
-    found = service.search("rotate api keys", dataset="docs", expand=True, mode="vector")
-    assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
-
-
-@pytest.mark.parametrize(
-    ("found", "sure"),
-    [
-        ([6.0, 2.0], True),  # .857 and .667
-        ([6.0], True),
-        ([6.0, 3.0], False),  # .107 ahead
-        ([5.0, 0.1], False),  # .833
-        ([], False),
-    ],
-)
+@table("found, sure", list)
 def test_a_strong_lexical_signal_is_a_normalised_best_of_85_that_leads_by_15(found, sure):
     assert bool(explain_strong_signal(found, score=0.85, gap=0.15)) == sure
-
-
-def test_a_strong_lexical_signal_skips_expansion(opened):
-    source = ScriptedSource("lex: api credential")
-    service = opened(source=source, strong_signal_score=0.3, strong_signal_gap=0.1)
-    found = service.search("leaked revoked keys", dataset="docs", expand=True)
-    assert stage(found, "expand").status == "skipped"
-    assert not source.asked
 
 
 def test_typed_parts_go_to_the_legs_they_name_and_are_not_expanded(opened):
@@ -250,22 +227,6 @@ def test_a_typed_query_without_a_part_for_the_mode_is_refused(opened):
     with pytest.raises(QueryError, match="lexical"):
         opened().search("vec: bake the bread", dataset="docs", mode="lexical")
     assert len(opened().search("lex: bread", dataset="docs"))
-
-
-def test_a_reranker_reorders_and_the_explanation_adds_up(opened):
-    wanted = {name: float(place) for place, name in enumerate(TOPICS)}
-    service = opened(
-        reranker=ScriptedReranker(scores(wanted)), rerank_blend="replace", rerank_candidates=6
-    )
-    found = service.search("water bread keys days", dataset="docs", rerank=True, explain=True)
-    ranked = [wanted[path] for path in paths(found)]
-    assert ranked == sorted(ranked, reverse=True)
-    for one in found:
-        explain, rerank = one.explain, one.explain.rerank
-        total = sum(part.contribution for part in explain.contributions) + explain.bonus
-        assert explain.fused == total
-        assert one.score == explain.score == rerank.fused_part + rerank.rerank_part
-        assert rerank.raw_score == wanted[one.path]
 
 
 @pytest.mark.parametrize("blend", ["position", "linear", "replace"])
@@ -291,16 +252,6 @@ def test_a_reranker_that_fails_leaves_the_fused_order_and_strict_raises(opened):
     assert paths(found) == paths(plain)
     with pytest.raises(StageFailedError, match="rerank"):
         service.search("water bread keys", dataset="docs", rerank=True, strict=True, mode="lexical")
-
-
-def test_the_query_engine_answers_from_the_passages_that_retrieve_gives(opened):
-    wanted = {name: float(place) for place, name in enumerate(TOPICS)}
-    service = opened(reranker=ScriptedReranker(scores(wanted)), rerank_blend="replace")
-    engine = QueryEngineBuilderV2(service).build_query_engine("docs", top_k=3, rerank=True)
-    asked = engine.query("water bread keys days").source_nodes
-    own = service.retrieve("water bread keys days", dataset="docs", top_k=3, rerank=True)
-    assert [(one.node_id, one.score) for one in asked] == [(one.node_id, one.score) for one in own]
-    assert len(own) == 3
 
 
 def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
@@ -374,10 +325,14 @@ def test_the_query_engine_reranks_what_the_query_is_about(opened, query):
             return super().scores(query, passages)
 
     service = opened(reranker=Noting(1.0), cache_ttl_seconds=0)
-    service.retrieve(query, dataset="docs", rerank=True)
+    own = service.retrieve(query, dataset="docs", rerank=True)
     one = set(asked)
     asked.clear()
-    QueryEngineBuilderV2(service).build_query_engine("docs", rerank=True).query(query)
+    engine = QueryEngineBuilderV2(service).build_query_engine("docs", rerank=True)
+    found = engine.query(query).source_nodes
+    assert [(each.node_id, each.score) for each in found] == [
+        (each.node_id, each.score) for each in own
+    ]
     assert set(asked) == one
     assert len(one) == 1
     with pytest.raises(InputError):
@@ -454,27 +409,10 @@ def test_keyword_selection_counts_the_words_of_the_part_its_mode_asks(opened, fo
     long = " ".join(f"Sentence {n} of oats and rye." for n in range(400))
     (folder / "long.md").write_text(f"Barley malt. {long} Spelt spelt spelt malt.\n")
     service = opened(chunk_selection="keyword")
+    Indexer(service.library).update("docs")
     text = "lex: malt spelt / vec: barley"
     found = service.search(text, dataset="docs", mode="lexical")
     assert "spelt malt" in next(one for one in found if one.path == "long.md").text
-
-
-def test_a_typed_query_names_the_stages_that_it_skips(opened):
-    service = opened(source=ScriptedSource("lex: api"))
-    told = {}
-    for expand in (False, True):
-        for mode in ("lexical", "vector"):
-            text = "lex: bread / vec: bread"
-            found = service.search(text, dataset="docs", mode=mode, expand=expand)
-            told[expand, mode] = {
-                one.name for one in found.stages if one.note == "the query is typed"
-            }
-    assert told == {
-        (False, "lexical"): set(),
-        (False, "vector"): set(),
-        (True, "lexical"): {"expand"},
-        (True, "vector"): {"expand"},
-    }
 
 
 def test_a_view_makes_no_language_model_that_its_stages_do_not_use(opened):
@@ -487,21 +425,128 @@ def test_a_view_makes_no_language_model_that_its_stages_do_not_use(opened):
         service.with_settings({"expansion_enabled": True})
 
 
-def test_a_lex_line_is_not_held_to_nearness(opened):
-    source = ScriptedSource("lex: api tomatoes\nvec: prune the roses in spring")
-    found = opened(source=source).search("rotate api keys", dataset="docs", expand=True)
-    assert "lex: api tomatoes" in stage(found, "expand").note
-    assert "1 lexical, 0 vector" in stage(found, "expanded legs").note
-
-
 def test_an_answer_less_near_than_the_best_passages_is_asked(opened, folder):
     """A true answer words it differently: nearer than most passages is near enough."""
     for number in range(3):
         (folder / f"asked{number}.md").write_text("rotate api keys " * (number + 1))
     for number in range(40):
         (folder / f"other{number}.md").write_text(f"walrus{number} seal{number} otter{number}")
-    source = ScriptedSource("hyde: rotate credentials quickly today")
-    found = opened(source=source, distinct_text=False).search(
-        "rotate api keys", dataset="docs", expand=True
-    )
+    service = opened(source=ScriptedSource("hyde: rotate credentials quickly today"))
+    Indexer(service.library).update("docs")
+    found = service.search("rotate api keys", dataset="docs", expand=True)
     assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
+
+
+TEXTS = {
+    "keys.md": "Rotate the api keys every ninety days. A leaked key is revoked at once.",
+    "bread.md": "Mix flour, water and yeast. Bake the bread at 230 degrees.",
+    "rota.md": "The rota says who waters the keys of the piano, and who may rotate the plants.",
+    "api.md": "The api answers in JSON. An api version is kept for two years.",
+    "token.md": "A credential for the interface is exchanged for a new secret each quarter.",
+}
+QUERY = "rotate api keys"
+
+
+@pytest.fixture
+def service_of(tmp_path):
+    """Opens a service of a preset over documents of one passage each; closes it at the end."""
+    opened = []
+
+    def make(preset, texts, **parts):
+        settings = load_settings(preset=preset, overrides={"home": tmp_path / "home"}).settings
+        library = Library(settings, model=EmbeddingModel(WordEncoder()))
+        folder = tmp_path / "docs"
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name).write_text(f"{text}\n")
+        Indexer(library).build(folder, "docs")
+        opened.append(SearchServiceV2(library, SearchParts(library, **parts)))
+        return opened[-1]
+
+    yield make
+    for service in opened:
+        service.close()
+
+
+def ranks(service, mode):
+    """The rank of every document in one leg, which a search of that leg alone tells."""
+    found = service.search(QUERY, dataset="docs", mode=mode, top_k=20)
+    return {result.path: rank for rank, result in enumerate(found, start=1)}
+
+
+def by_hand(*ranks_in_original_lists):
+    """2 / (60 + rank) for each list, and once .05 if first in one or .02 if second or third."""
+    best = min(ranks_in_original_lists)
+    bonus = 0.05 if best == 1 else 0.02 if best <= 3 else 0.0
+    return sum(2 / (60 + rank) for rank in ranks_in_original_lists) + bonus
+
+
+def test_the_rrf_preset_scores_by_weighted_reciprocal_ranks_and_the_bonus(service_of):
+    service = service_of("rrf", TEXTS)
+    lexical, vector = ranks(service, "lexical"), ranks(service, "vector")
+    assert (lexical["keys.md"], vector["keys.md"], len(vector)) == (1, 1, len(TEXTS))
+    assert len(lexical) < len(vector)  # so some passages are in one list alone
+    found = service.search(QUERY, dataset="docs", top_k=20)
+    expected = {
+        path: by_hand(*(leg[path] for leg in (lexical, vector) if path in leg)) for path in vector
+    }
+    assert {result.path: result.score for result in found} == pytest.approx(expected)
+    # first in both: 2/61 + 2/61 + .05
+    assert found[0].path == "keys.md"
+    assert found[0].score == pytest.approx(0.1155737705)
+
+
+def test_the_rrf_preset_gives_lists_of_an_expansion_weight_one_and_no_bonus(service_of):
+    source = ScriptedSource("lex: api credential secret")
+    service = service_of("rrf", TEXTS, expansion_source=source)
+    plain = {one.path: one.score for one in service.search(QUERY, dataset="docs", top_k=20)}
+    found = service.search(QUERY, dataset="docs", top_k=20, expand=True)
+    gained = {one.path: one.score - plain[one.path] for one in found}
+    # of "api credential secret", token.md holds two words and api.md one, twice; keys.md one, once
+    assert gained["token.md"] == pytest.approx(1 / 61)
+    assert sorted(gained.values(), reverse=True)[:4] == pytest.approx([1 / 61, 1 / 62, 1 / 63, 0.0])
+
+
+def test_the_rrf_preset_blends_a_rerank_by_position(service_of):
+    texts = {f"{count:02}.md": "walrus " * count + "sleeps " * (13 - count) for count in range(13)}
+    texts.pop("00.md")
+    service = service_of("rrf", texts, make_reranker=lambda: ScriptedReranker(0.0))
+    fused = [one.path for one in service.search("walrus", dataset="docs", top_k=12)]
+    found = service.search("walrus", dataset="docs", top_k=12, rerank=True)
+    assert len(fused) == 12
+    # The reranker says .5 of every passage. With n the rank before:
+    #   .75 / n + .25 · .5 to 3;  .60 / n + .40 · .5 to 10;  .40 / n + .60 · .5 after
+    expected = [0.875, 0.5, 0.375, 0.35, 0.32, 0.3, 0.2857142857, 0.275, 0.2666666667, 0.26]
+    expected += [0.3363636364, 0.3333333333]
+    scores = {one.path: one.score for one in found}
+    assert [scores[path] for path in fused] == pytest.approx(expected)
+    # 11th and 12th rise above the 5th: .336 and .333 to .32
+    order = [fused[n - 1] for n in (1, 2, 3, 4, 11, 12, 5, 6, 7, 8, 9, 10)]
+    assert [one.path for one in found] == order
+
+
+@pytest.mark.parametrize(
+    ("preset", "vector", "lexical", "shown"), [("vault", 15, 15, 10), ("projects", 40, 20, 15)]
+)
+def test_a_preset_says_how_deep_the_legs_go_and_how_many_passages_answer(
+    service_of, preset, vector, lexical, shown
+):
+    service = service_of(preset, {f"{n}.md": f"walrus {n} " + "x " * n for n in range(30)})
+    rag = service.parts.rag
+    assert (rag.vector_top_k, rag.fts_top_k, rag.max_chunks_per_doc) == (vector, lexical, 3)
+    assert len(service.search("walrus", dataset="docs")) == shown
+    assert len(service.retrieve("walrus", dataset="docs")) == shown
+    assert len(service.search("walrus", dataset="docs", top_k=2)) == 2
+
+
+def test_the_book_preset_shows_all_the_best_passages_of_one_chapter(service_of):
+    page = "\n\n".join(f"## Part {n}\n\n" + f"The walrus of part {n}. " * 40 for n in range(6))
+    service = service_of("book", {"chapter.md": f"# Walrus\n\n{page}"})
+    assert [hit.path for hit in service.search("walrus", dataset="docs")] == ["chapter.md"] * 5
+
+
+def test_every_preset_is_found_by_name_and_loads():
+    presets = "agents book default fast multilingual projects rrf vault"
+    assert sorted(find_presets()) == presets.split()
+    for name in find_presets():
+        load_settings(preset=name)

@@ -1,5 +1,6 @@
 """Temporal expansion: windows, neighbours, their order, their limits, and how it is told."""
 
+import shutil
 from dataclasses import dataclass, replace
 
 import pytest
@@ -36,6 +37,8 @@ from catalog.store.recordings import (
 )
 from catalog.store.restriction import Restriction
 from fakes import open_library
+from made_results import stored as passage
+from tables import table
 
 NOW = 1_700_000_000.0
 TALK = Restriction("vault")
@@ -131,18 +134,24 @@ AROUND = [
 ]
 
 
+@pytest.fixture(scope="module")
+def lecture(tmp_path_factory):
+    """The home of a store of one lecture, transcript and frames apart."""
+    home = tmp_path_factory.mktemp("lecture") / "home"
+    with open_library(home) as library:
+        put(library.database, "talks/lecture.srt", *TRANSCRIPT, media="talks/lecture")
+        put(library.database, "talks/frames.md", *FRAMES, media="talks/lecture")
+    return home
+
+
 @pytest.fixture
-def opened(tmp_path):
-    """A library with one lecture (transcript and frames apart) under any settings."""
-    libraries = []
+def opened(tmp_path, lecture):
+    """Opens a library with the lecture under any settings."""
+    libraries, home = [], shutil.copytree(lecture, tmp_path / "home", dirs_exist_ok=True)
 
     def make(**rag):
-        library = open_library(tmp_path / "home", **rag)
-        if not libraries:
-            put(library.database, "talks/lecture.srt", *TRANSCRIPT, media="talks/lecture")
-            put(library.database, "talks/frames.md", *FRAMES, media="talks/lecture")
-        libraries.append(library)
-        return library
+        libraries.append(open_library(home, **rag))
+        return libraries[-1]
 
     yield make
     for library in libraries:
@@ -163,21 +172,16 @@ def lines(result):
     return [format_line(line) for line in result.evidence.lines]
 
 
-def chunk(start, end, *, modality="video_transcript", text="words", seq=1, cues=(), **more):
+def chunk(start, end, *, modality="video_transcript", text="words", seq=1, **more):
     fields = {
-        "source_doc_id": "vault:a.srt",
         "dataset": "vault",
+        "source_doc_id": "vault:a.srt",
         "path": "a.srt",
-        "docid": "3fa9c1ab",
-        "title": "A",
-        "position": 0,
         "start_offset": 1000 * seq,
         "end_offset": 1000 * seq + len(text),
-        "heading_path": (),
         "locator": Locator(time_start=start, time_end=end),
     }
-    made = {"seq": seq, "chunk_id": f"c{seq}", "modality": modality, "text": text, "cues": cues}
-    return Chunk(**{**fields, **made, **more})
+    return passage(text, f"c{seq}", seq=seq, modality=modality, **{**fields, **more})
 
 
 @pytest.mark.parametrize(
@@ -222,6 +226,18 @@ def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(ope
     (hit,) = ask(opened())
     evidence = hit.evidence
     assert lines(hit) == AROUND
+    assert hit.link == "talks/lecture.srt#t=65"
+    assert hit.snippet_locator.time_end == 90.0
+    told = hit.model_dump(mode="json")["evidence"]["lines"][2]
+    assert told.pop("chunk_id") == evidence.lines[2].chunk_id
+    assert told == {
+        "time_start": 72.0,
+        "time_end": 72.0,
+        "kind": "Screen",
+        "speaker": None,
+        "text": 'Slide: "BatchNorm" formula',
+        "is_best": False,
+    }
     assert (evidence.start, evidence.end) == (50.0, 105.0)
     assert evidence.anchors == (hit.chunk_id,)
     assert evidence.dataset == "vault"
@@ -230,15 +246,11 @@ def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(ope
     }
 
 
-def test_a_frame_is_shown_with_what_was_said_ten_seconds_around(opened):
+def test_the_windows_are_ten_seconds_around_a_frame_and_are_settings(opened):
     (hit,) = ask(opened(), "formula")
     # 72 ± 10: the cues of 65-78 and 78-90 reach into it, the one of 45-60 does not
-    assert hit.modality == "video_frame"
-    assert lines(hit) == AROUND[1:4]
+    assert (hit.modality, lines(hit)) == ("video_frame", AROUND[1:4])
     assert hit.link == "talks/frames.md#t=72"
-
-
-def test_the_windows_are_settings(opened):
     narrow = opened(temporal_transcript_seconds=0.0, temporal_frame_seconds=30.0)
     assert lines(ask(narrow)[0]) == AROUND[1:4]
     assert lines(ask(narrow, "formula")[0]) == [
@@ -337,10 +349,6 @@ def test_a_language_model_reads_the_evidence_and_an_embedding_model_does_not(ope
     assert AROUND[2] not in node.node.get_content(metadata_mode=MetadataMode.EMBED)
     assert node.node.text == node.chunk.text
     assert node.node.chunk is node.chunk
-
-
-def test_a_query_engine_has_the_same_evidence_and_its_exclusions(opened):
-    service = SearchServiceV2(opened())
     asked = {"mode": "lexical", "top_k": 1, "doc_ids": ["talks/lecture.srt"]}
     engine = QueryEngineBuilderV2(service).build_query_engine("vault", **asked)
     (source,) = engine.query("apply normalisation -goodbye").source_nodes
@@ -355,6 +363,10 @@ def test_an_anchor_without_an_end_or_after_its_end_is_still_told(opened):
     put(library.database, "odd.srt", odd, Piece(500.0, 490.0, "A reversed warble."))
     assert lines(ask(library, "yodel")[0]) == ['00:06:40 (Audio): "An endless yodel."']
     assert lines(ask(library, "warble")[0]) == ['00:08:20 (Audio): "A reversed warble."']
+    put(library.database, "lost.srt", Piece(None, None, "A timeless chirp."))
+    found = ask(library, "chirp")
+    assert (stage(found).status, stage(found).note) == ("skipped", "no timed passage")
+    assert found.to_dict()["results"][0]["evidence"] is None
 
 
 def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
@@ -366,14 +378,6 @@ def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
     ]
 
 
-def test_a_timed_passage_without_a_time_does_not_change(opened):
-    library = opened()
-    put(library.database, "lost.srt", Piece(None, None, "A timeless yodel."))
-    found = ask(library, "yodel")
-    assert found[0].evidence is None
-    assert stage(found).note == "no timed passage"
-
-
 def test_without_a_timed_passage_nothing_is_asked_of_the_store(opened):
     library = opened()
     asked = []
@@ -382,14 +386,6 @@ def test_without_a_timed_passage_nothing_is_asked_of_the_store(opened):
     nodes.append(NodeWithScore(node=PassageNode.of(chunk(3.0, 4.0, modality="text"))))
     assert TemporalExpansion(library.database, TALK).postprocess_nodes(nodes) == nodes
     assert asked == []
-
-
-def test_an_answer_without_a_recording_says_that_the_stage_was_skipped(opened):
-    library = opened()
-    put(library.database, "note.md", Piece(None, None, "A yodel.", modality="text"))
-    found = ask(library, "yodel")
-    assert (stage(found).status, stage(found).note) == ("skipped", "no timed passage")
-    assert found.to_dict()["results"][0]["evidence"] is None
 
 
 def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
@@ -408,21 +404,6 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
     assert TemporalExpansion(library.database).postprocess_nodes(nodes) == nodes
     with pytest.raises(StageFailedError, match="temporal"):
         ask(library, strict=True)
-
-
-def test_the_json_form_carries_evidence_link_and_place_of_the_snippet(opened):
-    (hit,) = ask(opened()).to_dict()["results"]
-    assert hit["evidence"]["lines"][2] == {
-        "time_start": 72.0,
-        "time_end": 72.0,
-        "kind": "Screen",
-        "speaker": None,
-        "text": 'Slide: "BatchNorm" formula',
-        "chunk_id": hit["evidence"]["lines"][2]["chunk_id"],
-        "is_best": False,
-    }
-    assert hit["link"] == "talks/lecture.srt#t=65"
-    assert hit["snippet_locator"]["time_end"] == 90.0
 
 
 def name_of(connection: Connection, chunk: Chunk) -> str:
@@ -538,12 +519,9 @@ def test_cues_are_joined_up_to_fifteen_seconds_and_the_best_sentence_stays_one_l
     long = chunk(0.0, 50.0, text="a b ", cues=cues("a b ", (0, 30, None), (30, 50, None)))
     found = build_evidence_lines([long], [], TimeWindow(0, 50), max_chars=100)
     assert [line.text for line in found] == ["a", "b"]
-
-
-def test_a_speaker_forges_no_line():
     named = chunk(0.0, 1.0, text="hello", cues=(Cue(0, 5, 0, 1, "A\n00:09:09 B"),))
     (line,) = build_evidence_lines([named], [], TimeWindow(0, 1), max_chars=100)
-    assert format_line(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'
+    assert format_line(line) == '00:00:00–00:00:01 (Audio, A 00:09:09 B): "hello"'  # forges none
 
 
 def test_further_lines_are_taken_from_the_nearest_on_and_the_anchor_is_always_whole():
@@ -594,6 +572,10 @@ def test_the_best_sentence_is_set_apart_marked_and_first_in_json(opened):
     assert next(iter(told)) == "best_sentence"
     assert told["best_sentence"]["text"] == "A yodel is a song."
     assert told["best_sentence"]["time_start"] == hit.moment == 0.0
+    talk = said((0, 4, None, "So."), (4, 8, None, "A chirp"), (8, 12, None, "is a song."))
+    put(library.database, "chirp.srt", talk)
+    best = ask(library, "what is a chirp")[0].evidence.best_sentence  # over several cues
+    assert (best.text, best.time_start, best.time_end) == ("A chirp is a song.", 4.0, 12.0)
 
 
 def test_each_hit_of_a_bundle_shows_its_best_sentence_and_the_best_hits_is_marked(opened):
@@ -605,15 +587,6 @@ def test_each_hit_of_a_bundle_shows_its_best_sentence_and_the_best_hits_is_marke
     assert evidence.best_sentence.chunk_id == found[0].chunk_id
     assert format_evidence(evidence).count("> ") == 1
     assert evidence.best_sentence.time_start == found[0].moment
-
-
-def test_a_best_sentence_over_several_cues_is_one_line_with_their_seconds(opened):
-    library = opened()
-    talk = said((0, 4, None, "So."), (4, 8, None, "A yodel"), (8, 12, None, "is a song."))
-    put(library.database, "yodel.srt", talk)
-    (hit,) = ask(library, "what is a yodel")
-    best = hit.evidence.best_sentence
-    assert (best.text, best.time_start, best.time_end) == ("A yodel is a song.", 4.0, 12.0)
 
 
 def test_a_long_bundle_is_cut_around_the_best_sentence():
@@ -709,27 +682,10 @@ def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened
     assert len(ask(opened(), "yodel", top_k=5)) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("# Frame at 1:12\n## BatchNorm ##\nA formula", "BatchNorm A formula"),
-        ("## Frame at 00:01:12\n\nSlide: BatchNorm\n\tformula", "Slide: BatchNorm formula"),
-        ("# Visual Frame at 01:12\n\n---\nvideo_source: `a.mp4`\ntimestamp: 01:12\n---\nA", "A"),
-        ("Frame without a heading\n---\nmore", "Frame without a heading --- more"),
-        ("## Frame at 1:12\n---\nnot a field\n---\nA", "--- not a field --- A"),
-        ("## Frame at 1:12\n![frame](f.png)\nA #tag", "A #tag"),
-        ("## Frame at 1:12\n\n![frame](f.png)\n", "Frame at 1:12"),
-        ("# BatchNorm\n\nA formula", "BatchNorm A formula"),
-        ("## [01:12] BatchNorm\nA\n**Timestamp:** 01:12", "BatchNorm A"),
-        ("# Film\n\n## Frame at 01:12\nA", "A"),
-        ("", ""),
-    ],
-)
+@table("text, told")
 def test_a_frame_is_told_without_heading_fields_and_pictures(text, told):
     assert short_frame_text(text) == told
-
-
-def test_a_long_frame_is_cut_between_words():
-    assert short_frame_text("word " * 200) == "word " * 119 + "word…"  # 599 characters and the sign
+    # 599 characters and the sign
+    assert short_frame_text("word " * 200) == "word " * 119 + "word…"
     assert short_frame_text("x" * 700) == "x" * 599 + "…"
     assert short_frame_text("x" * 600) == "x" * 600

@@ -95,11 +95,6 @@ def test_scores_come_in_the_order_of_the_passages(server):
     assert body == {"model": "m", "query": "the query", "documents": ["one", "two"], "top_n": 2}
 
 
-def test_without_a_key_none_is_sent(server):
-    reranker(server, api_key=None).scores("q", ["one", "two"])
-    assert server.requests[0][1]["Authorization"] is None
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -119,20 +114,10 @@ def test_logits_stay_raw_and_their_sigmoid_is_the_relevance(server):
     assert asked.scores("q", ["one", "two"]) == [-1.0, 0.0]
     # 1 / (1 + e)
     assert [asked.relevance(raw) for raw in (-1.0, 0.0)] == pytest.approx([0.268941, 0.5], abs=1e-6)
-
-
-def test_a_server_once_seen_to_give_logits_is_taken_to_give_them_ever_after(server):
-    asked = reranker(server)
-    server.answer = json.dumps([{"index": 0, "score": 3.0}])
-    asked.scores("q", ["one"])
-    server.answer = json.dumps([{"index": 0, "score": 0.0}])
-    assert asked.scores("q", ["one"]) == [0.0]
-    assert asked.relevance(0.0) == 0.5
-
-
-def test_relevance_is_never_outside_its_range():
-    assert HttpReranker("http://a", model="m").relevance(1000.0) == 1.0
-    assert HttpReranker("http://a", model="m").relevance(-1000.0) == 0.0
+    server.answer = json.dumps([{"index": 0, "score": 0.0}])  # once logits, they stay logits
+    assert (asked.scores("q", ["one"]), asked.relevance(0.0)) == ([0.0], 0.5)
+    fresh = HttpReranker("http://a", model="m")
+    assert (fresh.relevance(1000.0), fresh.relevance(-1000.0)) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +168,9 @@ def test_a_server_that_does_not_answer_is_given_up(server):
     server.silent.clear()
     with pytest.raises(RerankError, match=r"did not answer in 0\.05 s"):
         reranker(server, timeout_seconds=0.05).scores("q", ["one"])
+    rag = RAGv2Settings(rerank_provider="http", rerank_url=server.url, rerank_budget_ms=50)
+    with pytest.raises(RerankError, match=r"did not answer in 0\.05 s"):
+        get_reranker(rag).scores("q", ["one"])
 
 
 @pytest.mark.parametrize("slow_head", [False, True])
@@ -196,11 +184,11 @@ def test_an_answer_that_trickles_in_is_given_up(server, slow_head):
 
 @pytest.mark.parametrize("slow_head", [False, True])
 def test_a_server_that_drips_for_ever_gives_its_slot_back(server, slow_head):
-    server.slow_head, server.pause = slow_head, 0.05  # some 5 seconds in all
+    server.slow_head, server.pause = slow_head, 0.2  # some 25 seconds in all
     asked = reranker(server, timeout_seconds=0.3)
     with pytest.raises(RerankError, match="did not answer"):
         asked.scores("q", ["one", "two"])
-    deadline = monotonic() + 2
+    deadline = monotonic() + 12
     while (running := asked._server._calls.abandoned) and monotonic() < deadline:
         sleep(0.01)
     assert running == 0
@@ -217,9 +205,6 @@ def test_no_server_at_all_is_a_rerank_error(server):
         url = gone.url
     with pytest.raises(RerankError, match="cannot be reached"):
         HttpReranker(url, model="m").scores("q", ["one"])
-
-
-def test_a_text_that_cannot_be_sent_is_a_rerank_error(server):
     with pytest.raises(RerankError, match="cannot be reached"):
         reranker(server).scores("q", ["a lone surrogate \ud800"])
     assert server.requests == []
@@ -269,10 +254,5 @@ def test_the_http_provider_needs_an_address(server):
     assert get_reranker(rag).scores("q", ["one", "two"]) == [0.25, 0.9]
     assert server.requests[0][2]["model"] == "big"
     assert server.requests[0][1]["Authorization"] == "Bearer k"
-
-
-def test_the_budget_is_the_timeout_too(server):
-    server.silent.clear()
-    rag = RAGv2Settings(rerank_provider="http", rerank_url=server.url, rerank_budget_ms=50)
-    with pytest.raises(RerankError, match=r"did not answer in 0\.05 s"):
-        get_reranker(rag).scores("q", ["one"])
+    reranker(server, api_key=None).scores("q", ["one", "two"])
+    assert server.requests[1][1]["Authorization"] is None

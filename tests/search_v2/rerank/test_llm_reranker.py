@@ -10,6 +10,7 @@ from catalog.llm import ReplyPiece
 from catalog.retrieval.rerank import get_reranker
 from catalog.retrieval.rerank.llm import LLMReranker, parse_answer
 from catalog.retrieval.rerank.scoring import as_rerank_errors
+from tables import table
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 
@@ -36,50 +37,20 @@ class ScriptedLLM:
 def test_a_good_answer_scores_what_it_lists_and_0_what_it_leaves_out():
     llm = ScriptedLLM("Doc: 2, Relevance: 7\nDoc: 3, Relevance: 4\n")
     reranker = LLMReranker(llm)
-    assert reranker.scores("rotate keys", PASSAGES) == [0.0, 7.0, 4.0]
+    passages = ["about bread", "a {query_str} {{ y }}", "about backups"]
+    assert reranker.scores("rotate {x}?", passages) == [0.0, 7.0, 4.0]
     assert reranker.relevance(7.0) == 0.7
     (prompt,) = llm.prompts
-    assert "Document 2:\nabout keys" in prompt
-    assert "rotate keys" in prompt
+    assert "Document 2:\na {query_str} {{ y }}" in prompt
+    assert "rotate {x}?" in prompt
 
 
-@pytest.mark.parametrize(
-    ("answer", "numbers", "relevance"),
-    [
-        ("Doc: 2, Relevance: 7", [2], [7]),
-        (
-            "Here you are:\n\n* **DOC 3** - relevance: 9\n* doc 1, relevance 2.5\nBye!",
-            [3, 1],
-            [9, 2.5],
-        ),
-        ("- Document #2: relevance score: 7/10\n- Document 1: Score 3 out of 10", [2, 1], [7, 3]),
-        ("Doc: 1, Relevance: 0.8\nDoc: 2, Relevance: 1", [1, 2], [8, 10]),
-        ("Doc: 1, Relevance: 0.5\nDoc: 2, Relevance: 9", [1, 2], [0.5, 9]),
-        ("Doc: 1, Relevance: 7.5\nDoc: 2, Relevance: 1.0", [1, 2], [7.5, 1]),
-        ("Doc: 1, Relevance: 1", [1], [1]),
-        ("Doc: 1, Relevance: 40/50", [1], [8]),
-        ("Document 3:\nIt names the command.\nRelevance: 6", [3], [6]),
-        ('[{"doc": 3, "relevance": 8}, {"doc": 1, "relevance": 2}]', [3, 1], [8, 2]),
-        ("Doc: 2, Relevance: 7; Doc: 1, Relevance: 4", [2, 1], [7, 4]),
-        ("<think>Doc: 2, Relevance: 1? No.</think>Doc: 2, Relevance: 8", [2], [8]),
-        ("Doc: 0, Relevance: 3\nDoc: 9, Relevance: 8\nDoc: 1, Relevance: 4", [1], [4]),
-        ("Doc: 1, Relevance: 4\nDoc: 1, Relevance: 9", [1], [4]),
-    ],
-)
+@table("answer, numbers, relevance", list)
 def test_answers_are_read_in_many_forms(answer, numbers, relevance):
     assert parse_answer(answer, 3) == pytest.approx(dict(zip(numbers, relevance, strict=True)))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "I am sorry, I cannot rank documents.",
-        "Doc: 7, Relevance: 3",
-        "Doc: one, Relevance: high",
-        "Document 1 is better than document 2.",
-    ],
-)
+@table("answer")
 def test_an_answer_without_a_usable_line_is_an_error(answer):
     with pytest.raises(RerankError, match="has no passage"):
         LLMReranker(ScriptedLLM(answer)).scores("q", PASSAGES)
@@ -97,24 +68,12 @@ def test_an_llm_that_raises_is_a_rerank_error():
         reranker.scores("q", PASSAGES)
 
 
-def test_braces_in_a_passage_and_query_are_left_alone():
-    llm = ScriptedLLM("Doc: 1, Relevance: 5")
-    LLMReranker(llm).scores("what is {x}?", ["a {query_str} {{ y }}"])
-    assert "a {query_str} {{ y }}" in llm.prompts[0]
-    assert "what is {x}?" in llm.prompts[0]
-
-
 def test_the_fingerprint_changes_with_the_model_and_the_batch():
     one = LLMReranker(ScriptedLLM()).fingerprint
     assert one == LLMReranker(ScriptedLLM()).fingerprint
     assert one != LLMReranker(ScriptedLLM(name="other")).fingerprint
     assert one != LLMReranker(ScriptedLLM(), batch_size=5).fingerprint
-
-
-def test_the_fingerprint_tells_weights_and_servers_of_one_name_apart():
-    one, other = (LLMReranker(ScriptedLLM(identity=identity)) for identity in ("a", "b"))
-    assert one.name == other.name
-    assert one.fingerprint != other.fingerprint
+    assert one != LLMReranker(ScriptedLLM(identity="other weights, or another server")).fingerprint
 
 
 def test_a_model_that_does_not_answer_is_given_up():

@@ -65,6 +65,8 @@ def test_only_the_first_candidates_are_scored_and_the_others_follow():
     assert texts(done.passages) == ["b", "a", "c", "d"]
     assert reranker.asked == ["a", "b"]
     assert "2 of 4 scored" in done.note
+    stage = Stage(reranker, candidates=2, blend="replace", top_n=1)
+    assert texts(stage.rerank(nodes("a", "b"), "q").passages) == ["b"]
 
 
 def test_three_are_scored_and_blended_unless_another_number_is_asked_for():
@@ -75,18 +77,6 @@ def test_three_are_scored_and_blended_unless_another_number_is_asked_for():
     assert [one.score for one in done.passages][:3] == pytest.approx([0.7, 0.65, 0.12])
     assert reranker.asked == list("abc")
     assert "3 of 5 scored" in done.note
-
-
-def test_top_n_keeps_the_best():
-    stage = Stage(ScriptedReranker({"a": 0.0, "b": 1.0}), blend="replace", top_n=1)
-    assert texts(stage.rerank(nodes("a", "b"), "q").passages) == ["b"]
-
-
-def test_title_and_headings_are_read_before_the_text():
-    reranker = ScriptedReranker({"Keys > Rotation\na": 1.0})
-    given = nodes("a", title="Keys", heading_path=["Keys", "Rotation"])
-    Stage(reranker).rerank(given, "q")
-    assert reranker.asked == ["Keys > Rotation\na"]
 
 
 def test_a_text_that_stands_twice_is_scored_once():
@@ -127,14 +117,13 @@ def test_a_failure_is_raised_to_those_who_ask_and_leaves_the_order_to_those_who_
     stage = RerankPostprocessor(reranker)
     assert texts(stage.postprocess_nodes(nodes("a", "b"), QueryBundle("q"))) == ["a", "b"]
     assert "no answer" in caplog.text
-
-
-def test_scores_known_before_a_failure_are_not_lost(cache):
-    first = ScriptedReranker({"a": 0.0, "b": 1.0})
-    Stage(first, cache).rerank(nodes("a", "b"), "q")
-    broken = ScriptedReranker({}, error=RerankError("no answer"))
-    done = Stage(broken, cache, blend="replace").rerank(nodes("a", "b"), "q")
-    assert texts(done.passages) == ["b", "a"]
+    caplog.clear()
+    stage = RerankPostprocessor(
+        Failing({"a": 0.0, "b": 1.0}, error=RerankError("no answer")), blend="replace"
+    )
+    done = stage.postprocess_nodes(nodes("a", "b", "bad"), QueryBundle("q"))
+    assert texts(done) == ["b", "a", "bad"]
+    assert "no answer" in caplog.text
 
 
 class Failing(ScriptedReranker):
@@ -163,15 +152,9 @@ def test_scores_made_before_a_failure_are_blended_and_cached(cache):
     assert reranker.asked == ["a", "b"]
     assert again.error is None
     assert "stopped" not in again.note
-
-
-def test_a_failure_half_way_is_logged_for_those_who_chain(caplog):
-    stage = RerankPostprocessor(
-        Failing({"a": 0.0, "b": 1.0}, error=RerankError("no answer")), blend="replace"
-    )
-    done = stage.postprocess_nodes(nodes("a", "b", "bad"), QueryBundle("q"))
-    assert texts(done) == ["b", "a", "bad"]
-    assert "no answer" in caplog.text
+    broken = ScriptedReranker({}, error=error)  # what was known before is not lost
+    done = Stage(broken, cache, blend="replace").rerank(nodes("a", "b"), "q")
+    assert texts(done.passages) == ["b", "a"]
 
 
 def test_whatever_a_reranker_raises_is_a_rerank_error():
@@ -199,9 +182,6 @@ def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
 def test_the_answer_of_any_reranker_is_checked(answer, said):
     with pytest.raises(RerankError, match=said):
         Stage(Failing(answer=answer)).rerank(nodes("a"), "q")
-
-
-def test_a_relevance_that_is_no_number_is_an_error():
     reranker = ScriptedReranker({"a": 1.0})
     reranker.relevance = lambda _score: float("nan")
     with pytest.raises(RerankError, match="not finite"):
