@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from contextlib import contextmanager
 from unittest.mock import Mock
 
@@ -91,6 +92,16 @@ def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_p
     assert "would cut 2 of 2 documents again" in preview.notes[0]
     assert preview.recut_documents == 2
     assert Indexer(opened(chunk_size=100)).preview("talks").recut_documents == 0
+    labels = Indexer(opened(chunk_size=100, embed_context_form="labels")).preview("talks")
+    assert labels.recut_documents == 2
+    assert labels.settings == {"embed_context_form": {"call": "labels", "dataset": "place"}}
+    shutil.rmtree(talks / "talk_frames")
+    for file in talks.iterdir():
+        file.unlink()
+    preview = Indexer(opened(chunk_size=100)).preview("talks")
+    assert "--allow-deletions" in (preview.stopped or "")
+    allowed = Indexer(opened(chunk_size=100)).preview("talks", allow_deletions=True)
+    assert allowed.stopped is None
 
 
 def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest(opened, folder):
@@ -104,16 +115,6 @@ def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest
     whole = opened("other", **made)
     Indexer(whole).build(folder, "docs")
     assert cut(opened()) == cut(whole)
-
-
-def test_another_form_of_what_is_embedded_is_reported_and_the_usual_one_changes_nothing(
-    opened, folder
-):
-    Indexer(opened()).build(folder, "docs")
-    assert Indexer(opened(embed_context_form="place")).preview("docs").recut_documents == 0
-    preview = Indexer(opened(embed_context_form="labels")).preview("docs")
-    assert preview.recut_documents == 3
-    assert preview.settings == {"embed_context_form": {"call": "labels", "dataset": "place"}}
 
 
 def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
@@ -253,23 +254,8 @@ def test_a_preview_lists_the_changes_of_an_update_and_changes_no_byte(opened, fo
     report = other.update("docs")
     assert (report.added, report.updated, report.removed) == (1, 1, 1)
     applied = other.preview("docs", apply_settings=True)
-    assert [one.path for one in applied.changed] == [
-        "b.md",
-        "c.md",
-        "empty.md",
-        "image.png",
-        "new.md",
-    ]
-
-
-def test_a_preview_says_that_an_update_would_stop(opened, folder):
-    Indexer(opened()).build(folder, "docs")
-    for file in folder.iterdir():
-        file.unlink()
-    preview = Indexer(opened()).preview("docs")
-    assert len(preview.removed) == 3
-    assert "--allow-deletions" in (preview.stopped or "")
-    assert Indexer(opened()).preview("docs", allow_deletions=True).stopped is None
+    changed = ["b.md", "c.md", "empty.md", "image.png", "new.md"]
+    assert [one.path for one in applied.changed] == changed
 
 
 def snapshot(home):

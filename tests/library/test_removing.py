@@ -30,9 +30,8 @@ LOCAL = ("flat", "qdrant", "sqlite-vec")
 
 
 def build(library, folder, name):
-    write(
-        folder / name, walrus_dot_md=f"# Walrus of {name}\n\nA walrus sleeps.\n", seal_dot_md=SHARED
-    )
+    walrus = f"# Walrus of {name}\n\nA walrus sleeps.\n"
+    write(folder / name, walrus_dot_md=walrus, seal_dot_md=SHARED)
     Indexer(library).build(folder / name, name)
 
 

@@ -237,12 +237,6 @@ def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):
     assert len(found(service, "keys", filters={"media": "talks/lecture"})) == 0
 
 
-def test_a_pipeline_that_would_be_pickled_says_what_to_do(service):
-    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
-    with pytest.raises(InputError, match=r"call build_pipeline\(\) in the other process"):
-        pickle.dumps(pipeline)
-
-
 @pytest.fixture
 def pipeline(service):
     return IngestionPipelineBuilderV2(service).build_pipeline("notes")
@@ -277,13 +271,17 @@ def test_pages_of_one_file_in_batches_are_all_kept_and_cited_by_their_numbers(se
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_shortened_file_run_again_in_batches_loses_its_last_pages(service, pipeline, size):
+def test_a_shortened_file_run_again_in_batches_loses_its_last_pages(
+    service, pipeline, size, caplog
+):
     for count in (5, 4):
         pages = [page(number) for number in range(1, count + 1)]
         for start in range(0, count, size):
             pipeline.run(documents=pages[start : start + size])
     stored = " ".join(texts(service, "walrus"))
     assert [f"page {number}." in stored for number in range(1, 6)] == [*[True] * 4, False]
+    pipeline.run(documents=[page(1)])
+    assert "/docs/zoo.pdf: the stored pages 2, 3, 4 are deleted" in caplog.text
 
 
 def test_a_file_whose_middle_text_is_gone_has_the_others_alone(service, pipeline):
@@ -360,11 +358,11 @@ def test_two_files_of_one_bare_name_in_one_run_are_both_kept(service, pipeline):
 
 
 @pytest.mark.parametrize("key", ["url", "URL", "source_url", "source"])
-@pytest.mark.parametrize("drawn", [dict, lambda: {"id_": str(uuid.uuid4())}])
-def test_a_page_read_again_under_its_address_replaces_the_old_one(service, pipeline, key, drawn):
-    for version in ("old", "new"):
+def test_a_page_read_again_under_its_address_replaces_the_old_one(service, pipeline, key):
+    for version in ("older", "old", "new"):
         said = {key: "https://zoo.org/walrus", "fetched": version}
-        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=said, **drawn())])
+        drawn = {} if version == "old" else {"id_": str(uuid.uuid4())}  # which names nothing
+        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=said, **drawn)])
     assert texts(service, "walrus") == ["Walrus, new."]
     assert pipeline.report.replaced == ["https://zoo.org/walrus"]
 
@@ -471,22 +469,6 @@ def test_blank_pages_with_new_numbers_delete_nothing(service, pipeline):
     assert pipeline.report.deleted == ["/docs/zoo.pdf"]
 
 
-def test_pages_that_a_run_deletes_are_told(pipeline, caplog):
-    pipeline.run(documents=[page(number) for number in range(1, 7)])
-    pipeline.run(documents=[page(number) for number in range(1, 4)])
-    assert "/docs/zoo.pdf: the stored pages 4, 5, 6 are deleted" in caplog.text
-
-
-def test_a_cache_or_docstore_of_llama_index_is_refused(service, pipeline):
-    pipeline.disable_cache = False
-    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
-        pipeline.run(documents=[page(1)])
-    other = IngestionPipelineBuilderV2(service).build_pipeline("notes")
-    other.docstore = SimpleDocumentStore()
-    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
-        other.run(documents=[page(1)])
-
-
 def test_a_part_takes_no_other_documents_name(service, pipeline):
     one = Document(text="Walrus of the id.", doc_id="f#2")
     two = [Document(text=f"Walrus {n} of f.", doc_id="f") for n in (1, 2)]
@@ -516,36 +498,16 @@ def test_texts_of_one_file_in_separate_runs_replace_each_other_and_that_is_told(
     assert bool(again.report.warnings) == ("file_name" in said)  # a file may have changed
     again.run(documents=[Document(text="Walrus, now.", metadata=said)])
     assert again.report.warnings == []
-
-
-def test_nodes_of_one_document_in_separate_runs_are_told(pipeline):
     related = {"1": Document(text="", doc_id="zoo").as_related_node_info()}
-    for text in ("Walrus one.", "Walrus two."):
-        pipeline.run(nodes=[TextNode(text=text, relationships=related)])
-    assert "all 1 stored texts" in pipeline.report.warnings[0]
+    for text in ("Seal one.", "Seal two."):
+        again.run(nodes=[TextNode(text=text, relationships=related)])
+    assert "all 1 stored texts" in again.report.warnings[0]
+    for text in ("Seal three.", "Seal four."):  # its id names it: it may change
+        again.run(documents=[Document(text=text, doc_id="a", metadata={"file_path": "/a"})])
+    assert again.report.warnings == []
 
 
-def test_a_document_that_its_id_names_may_change_without_a_warning(pipeline):
-    for text in ("Walrus one.", "Walrus two."):
-        pipeline.run(documents=[Document(text=text, doc_id="a", metadata={"file_path": "/a"})])
-    assert pipeline.report.warnings == []
-
-
-def test_a_random_id_beside_an_address_names_nothing(service, pipeline):
-    for n in range(2):
-        said = {"url": "https://zoo.org/walrus"}
-        pipeline.run(
-            documents=[Document(text=f"Walrus {n}.", doc_id=str(uuid.uuid4()), metadata=said)]
-        )
-    assert texts(service, "walrus") == ["Walrus 1."]
-    ids = [str(uuid.uuid5(uuid.NAMESPACE_URL, name)) for name in "ab"]
-    pipeline.run(
-        documents=[Document(text=f"Seal {one}.", doc_id=one, metadata=said) for one in ids]
-    )
-    assert len(texts(service, "seal")) == 2
-
-
-def test_an_argument_that_no_step_has_is_an_error(service, pipeline):
+def test_what_a_pipeline_cannot_do_is_an_error(service, pipeline):
     class Marks(TransformComponent):
         def __call__(self, nodes, mark="", **_):
             for node in nodes:
@@ -559,15 +521,16 @@ def test_an_argument_that_no_step_has_is_an_error(service, pipeline):
     pipeline.transformations.append(Marks())
     (node,) = pipeline.run(documents=[page(1)], mark="red", show_progress=False)
     assert node.metadata["mark"] == "red"
-
-
-def test_a_pipeline_that_would_store_nothing_raises(pipeline):
+    for given in ("a text", page(1), [None], [{"text": "a"}]):
+        with pytest.raises(InputError, match="give a list of Documents"):
+            pipeline.run(documents=given)
+    with pytest.raises(InputError, match=r"call build_pipeline\(\) in the other process"):
+        pickle.dumps(pipeline)
     pipeline.transformations = [SentenceSplitter()]
     with pytest.raises(InputError, match="lost its own steps ChunkSplitter, StepResults"):
         pipeline.run(documents=[page(1)])
-
-
-@pytest.mark.parametrize("given", ["a text", page(1), [None], [{"text": "a"}]])
-def test_what_is_no_list_of_documents_is_refused(pipeline, given):
-    with pytest.raises(InputError, match="give a list of Documents"):
-        pipeline.run(documents=given)
+    cached, stored = (IngestionPipelineBuilderV2(service).build_pipeline("n") for _ in range(2))
+    cached.disable_cache, stored.docstore = False, SimpleDocumentStore()
+    for one in (cached, stored):
+        with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
+            one.run(documents=[page(1)])

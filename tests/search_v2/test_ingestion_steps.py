@@ -5,13 +5,12 @@ import asyncio
 import pytest
 from llama_index.core import Document, MockEmbedding
 from llama_index.core.extractors import KeywordExtractor, SummaryExtractor
-from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.node_parser import (
     MarkdownNodeParser,
     SentenceSplitter,
     SentenceWindowNodeParser,
 )
-from llama_index.core.schema import MetadataMode, TextNode, TransformComponent
+from llama_index.core.schema import TextNode, TransformComponent
 
 from catalog.core.errors import InputError
 from catalog.ingest.pipeline import Pipeline
@@ -21,7 +20,7 @@ from catalog.search_v2 import CatalogRetriever, IngestionPipelineBuilderV2, Sear
 from catalog.store.chunks import find_by_path, find_chunks
 from catalog.store.portable import export_chunks
 from fakes import open_library
-from llama_parts import embedded_texts
+from llama_parts import Scripted, embedded_texts
 
 KEYS = (
     "# Keys\n\n## Rotating\n\nRotate the API keys every ninety days.\n\n"
@@ -35,9 +34,10 @@ pytestmark = pytest.mark.usefixtures("loop")
 SIZES = {"chunk_min_size": 4, "chunk_size": 20, "chunk_overlap": 0}
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def service(request, tmp_path):
-    made = SearchServiceV2(open_library(tmp_path / "home", lexical_engine=request.param, **SIZES))
+    engine = getattr(request, "param", "bm25")
+    made = SearchServiceV2(open_library(tmp_path / "home", lexical_engine=engine, **SIZES))
     yield made
     made.close()
 
@@ -45,24 +45,6 @@ def service(request, tmp_path):
 @pytest.fixture
 def pipeline(service):
     return IngestionPipelineBuilderV2(service).build_pipeline("notes")
-
-
-class Scripted(CustomLLM):
-    """Answers every prompt alike."""
-
-    reply: str
-
-    @property
-    def metadata(self):
-        return LLMMetadata()
-
-    def complete(self, prompt, formatted=False, **_):
-        from llama_index.core.llms import CompletionResponse
-
-        return CompletionResponse(text=self.reply)
-
-    def stream_complete(self, prompt, formatted=False, **_):
-        raise NotImplementedError
 
 
 class Shout(TransformComponent):
@@ -104,6 +86,7 @@ def nearest(service, query):
     return search(service, query, "vector")[0].path
 
 
+@pytest.mark.parametrize("service", ENGINES, indirect=True)
 def test_both_legs_search_metadata_of_the_document(service, pipeline):
     pipeline.run(
         documents=[
@@ -118,6 +101,7 @@ def test_both_legs_search_metadata_of_the_document(service, pipeline):
     assert "Knuth" not in one.snippet
 
 
+@pytest.mark.parametrize("service", ENGINES, indirect=True)
 def test_templates_and_excluded_keys_hold_for_both_legs(service, pipeline):
     said = {"author": "Knuth", "shelf": "basement"}
     pipeline.run(
@@ -293,6 +277,7 @@ def test_what_cannot_count_is_refused_with_an_error_and_nothing_is_written(servi
     assert service.library.datasets() == []
 
 
+@pytest.mark.parametrize("service", ENGINES, indirect=True)
 def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipeline, tmp_path):
     pipeline.transformations.append(Tell(told={"topic": "credentials\tand\nnewlines \\now"}))
     document = Document(text=KEYS, doc_id="keys.md", metadata={"author": "Knuth"})
@@ -311,9 +296,3 @@ def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipel
     with library.database.read() as connection:
         chunks = find_chunks(connection, "notes", [node.node_id for node in nodes])
     assert set(made.stored_texts(chunks).values()) == {*embedded_texts(pipeline, document)}
-
-
-def test_prompts_have_what_the_template_says_and_no_lead(service, pipeline):
-    pipeline.run(documents=[Document(text="On sorting.", doc_id="a", metadata={"author": "Knuth"})])
-    (node,) = CatalogRetriever("notes", service=service, mode="lexical").retrieve("sorting")
-    assert node.node.get_content(metadata_mode=MetadataMode.NONE) == "On sorting."

@@ -33,10 +33,8 @@ from catalog.search_v2 import (
     CatalogRetriever,
     DistinctText,
     HybridRetrieverFactoryV2,
-    RerankPostprocessor,
 )
 from fakes import WordEncoder
-from scripted import ScriptedReranker
 from small_documents import NOTES
 from stores import service_of
 
@@ -400,14 +398,3 @@ def test_a_search_of_ours_can_be_fused_with_theirs_and_keeps_its_parts(bm25):
 
 
 # the later stages, on their nodes
-
-
-def test_a_reranker_orders_them_and_the_parts_of_the_score_stay(bm25, vectors):
-    found = over(bm25, vectors).retrieve("keys")
-    first, second = found[0].text, found[1].text
-    reranker = ScriptedReranker({first: 0.0, second: 1.0})
-    stage = RerankPostprocessor(reranker, candidates=2, blend="linear", weight=1.0)
-    done = stage.postprocess_nodes(found, query_str="keys")
-    assert done[0].node.node_id == found[1].node.node_id
-    assert done[0].fused == found[1].fused
-    assert done[0].score != found[1].score

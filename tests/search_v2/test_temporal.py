@@ -4,8 +4,8 @@ import shutil
 from dataclasses import dataclass, replace
 
 import pytest
-from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
-from sqlalchemy import Connection, event
+from llama_index.core.schema import MetadataMode, NodeWithScore
+from sqlalchemy import Connection
 
 from catalog.core import ids
 from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
@@ -17,7 +17,6 @@ from catalog.retrieval.recordings import (
     drop_repeated,
     format_evidence,
     format_line,
-    group_transcripts,
     merge_windows,
     seconds_around,
     short_frame_text,
@@ -378,16 +377,6 @@ def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
     ]
 
 
-def test_without_a_timed_passage_nothing_is_asked_of_the_store(opened):
-    library = opened()
-    asked = []
-    event.listen(library.database.engine, "before_cursor_execute", lambda *_: asked.append(1))
-    nodes = [NodeWithScore(node=TextNode(text="of another"), score=1.0)]
-    nodes.append(NodeWithScore(node=PassageNode.of(chunk(3.0, 4.0, modality="text"))))
-    assert TemporalExpansion(library.database, TALK).postprocess_nodes(nodes) == nodes
-    assert asked == []
-
-
 def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
     def broken(*_arguments):
         raise StoreError("no more disk")
@@ -633,15 +622,6 @@ def test_two_transcripts_of_the_same_seconds_have_a_bundle_each(opened):
         '00:01:06–00:01:20 (Audio): "Dann wenden wir apply normalisation an."',
         AROUND[4],
     ]
-
-
-def test_passages_are_apart_only_where_transcripts_tell_the_same_seconds():
-    first, other = chunk(0.0, 60.0), {"source_doc_id": "vault:b.srt", "path": "b.srt"}
-    again, after = chunk(59.0, 90.0, seq=2, **other), chunk(60.0, 90.0, seq=3, **other)
-    shown = chunk(30.0, 30.0, seq=4, modality="video_frame", source_doc_id="vault:f.md")
-    assert group_transcripts([first, again, shown]) == [[0, 2], [1]]
-    assert group_transcripts([first, after, shown]) == [[0, 1, 2]]
-    assert group_transcripts([]) == []
 
 
 def test_a_language_model_reads_a_shared_bundle_only_with_its_first_node(opened):
