@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.core.documents import Cue, Locator
+from catalog.core.params import MODES
 from catalog.core.query import ParsedQuery, SubQuery
 from catalog.core.results import Reranked, ResultLocator
 from catalog.core.user_search import to_ranking
@@ -315,22 +316,8 @@ def test_a_snippet_has_the_pages_of_its_own_text(service):
     assert format_shown_place(hit.model_copy(update={"snippet_lines": None})) == "tea.pdf page 4"
 
 
+@pytest.mark.parametrize("mode", MODES)
 @table("asked, paths", list)
-@pytest.mark.parametrize(
-    ("asked", "paths"),
-    [
-        ("page=1", set()),
-        ("page=2", {"tea.pdf"}),
-        ("page=3", {"tea.pdf"}),
-        ("page=4", {"tea.pdf"}),
-        ("page=5", set()),
-        ("page>=4", {"tea.pdf"}),
-        ("page>4", set()),
-        ("page=1|4", {"tea.pdf"}),
-        ("page!=4", {"keys.md"}),
-        ("page!=5", {"keys.md", "tea.pdf"}),
-    ],
-)
 def test_each_of_its_pages_finds_it_in_every_mode(service, mode, asked, paths):
     hits = found(service, "the keys of the kettle", mode=mode, filters=[asked])
     assert {hit.path for hit in hits} == set(paths)

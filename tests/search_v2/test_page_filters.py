@@ -2,6 +2,7 @@
 
 import pytest
 
+from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
@@ -30,35 +31,8 @@ def pages(tmp_path_factory):
         yield SearchServiceV2(library), report
 
 
+@pytest.mark.parametrize("mode", MODES)
 @table("filters, expected", list)
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({"source_url": "https://a.org/good"}, {"good.md"}),
-        ("source_url=https://a.org/2", {"two.md"}),
-        ("source_url~A.ORG", {"good.md", "two.md"}),
-        ("source_url=https://a.org/", set()),
-        ("page_title=Good page", {"good.md"}),
-        ("page_title~good", {"good.md"}),
-        ("page_title=page", {"good.md"}),  # by whole words
-        ("page_title=pag", set()),
-        ("agent_hint=writer", {"good.md"}),
-        (["agent_hint!=writer", "section=Two"], {"two.md"}),
-        ({"agent_hint": {"is_empty": True}, "source_url": "https://a.org/1"}, {"two.md"}),
-        ("page_title=Two", {"two.md"}),
-        ("page_title=1984", {"year.md"}),
-        ({"page_title": 1984}, {"year.md"}),
-        ("page_title=Empty", {"empty.md"}),
-        ("section=Rivers", {"good.md"}),
-        ("section=rivers", {"good.md"}),
-        ("section=river", set()),
-        ("section~riv", {"good.md"}),
-        ("section=mine", set()),
-        (["source_url~a.org", "section=Rivers"], {"good.md"}),
-        ("source_url=not an address", {"odd.md"}),
-        ({"source_url": {"is_empty": True}}, {"year.md", "empty.md", "list.md"}),
-    ],
-)
 def test_a_page_is_found_by_its_address_its_title_and_its_sections(pages, mode, filters, expected):
     service, _ = pages
     found = service.search("otters", dataset="pages", mode=mode, filters=filters)

@@ -440,19 +440,8 @@ def dated(dated_library):
 
 
 @pytest.mark.both_stores
+@pytest.mark.parametrize("mode", MODES)
 @table("bounds, expected", list)
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
-    [
-        ({"after": "2024"}, {"new.md"}),
-        ({"after": "2022-05-09", "before": "2022-05-10"}, {"old.md"}),
-        ({"before": "2022-05"}, {"plain.txt"}),
-        ({"after": "1971", "before": "2023"}, {"old.md", "plain.txt"}),
-        ({"after": "2023", "before": "2023"}, set()),
-        ({"after": "2022", "doc_ids": ["new.md", "plain.txt"]}, {"new.md"}),
-        ({"after": "2022", "filters": {"tag": "ops"}}, {"old.md"}),
-    ],
-)
 def test_dates_bound_which_documents_answer(dated, mode, bounds, expected):
     found = dated.search("rotate keys", dataset="dated", mode=mode, **bounds)
     assert {hit.path for hit in found} == set(expected)
