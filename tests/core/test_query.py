@@ -281,7 +281,7 @@ def test_a_query_is_about_the_first_part_that_its_mode_asks(text, lexical, vecto
 
 
 def test_a_huge_query_is_cut_whatever_it_repeats():
-    for text in ("\n" * 300_000, " / " * 100_000, 'a"' * 100_000, "\ufeff" * 300_000):
+    for text in ("\n" * 90_000, " / " * 30_000, 'a"' * 30_000, "\ufeff" * 90_000):
         assert len(parsed(f"lex: a{text}b", 100).original) <= 100
 
 
