@@ -323,7 +323,7 @@ def test_a_file_written_over_in_place_is_seen_by_reload_and_by_a_new_retriever(
         caplog.clear()
         sidecar.write_text(content)
         made = SemanticContextRetriever(fixture_embeddings_small)
-        assert (name_of(0) in made.index, name_of(0) in made.index.metadata) == (True, False)
+        assert (name_of(0) in made.index, made.index.metadata[name_of(0)]) == (True, {})
         assert "no metadata" in caplog.text
     sidecar.unlink()
     assert name_of(0) not in SemanticContextRetriever(fixture_embeddings_small).index.metadata
