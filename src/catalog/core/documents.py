@@ -49,10 +49,8 @@ def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
     if unit in ("page", "slide"):
         numbers = known.page, known.page_end
     first, last = lines if unit == "line" else numbers
-    (begin, stop), cells = lines, places.cells_of(start, end)
-    return replace(
-        known, line_start=begin, line_end=stop, unit=unit, start=first, end=last, cells=cells
-    )
+    known = replace(known, line_start=lines[0], line_end=lines[1], unit=unit)
+    return replace(known, start=first, end=last, cells=places.cells_of(start, end))
 
 
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:

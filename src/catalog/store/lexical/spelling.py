@@ -62,9 +62,8 @@ def correct_words(
     corrected, looked_up = dict[str, str](), 0
     for raw in dict.fromkeys(raws) if len(raws) <= _LONGEST_QUERY else ():
         is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
-        if not is_word or analysis.UNSPACED.search(raw):
-            continue
-        terms = query_terms(raw, words.languages)
+        is_word = is_word and not analysis.UNSPACED.search(raw)
+        terms = query_terms(raw, words.languages) if is_word else []
         known = [token for token in terms[0] if len(words.find(token)[0])] if terms else []
         if not terms or any(allowed is None or len(_seqs_with(it, words, allowed)) for it in known):
             continue
