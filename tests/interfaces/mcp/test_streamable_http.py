@@ -127,12 +127,6 @@ def url(tmp_path_factory):
         yield found, signs
 
 
-def test_a_client_without_the_token_gets_no_session(url):
-    with pytest.raises(ExceptionGroup) as raised, talk(url[0]):
-        pass
-    assert raised.group_contains(MCPError)
-
-
 def test_a_connection_that_breaks_in_the_middle_of_a_call_affects_no_other_call(url):
     address, signs = url
     for sign in signs.iterdir():

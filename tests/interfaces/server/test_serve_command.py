@@ -160,14 +160,6 @@ def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
         assert listening.proto == socket.IPPROTO_TCP
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_an_address_that_other_machines_can_reach_is_refused_without_a_token(home, engine, host):
-    home.mkdir()
-    with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
-        run.serve(engine, Address(host, 0), home, "key")
-    assert server_of(home) is None
-
-
 def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     token = "a token of some length"
     serve("--http", "0.0.0.0:0", IDX_SERVE__TOKEN=token)
