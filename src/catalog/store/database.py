@@ -57,6 +57,7 @@ _PRAGMAS = (
     "mmap_size = 0",  # if another process truncated a mapped file, this one would die (SIGBUS)
     "synchronous = NORMAL",
 )
+_META = select(meta.c.key, meta.c.value)  # made once: a search begins with it
 _STEPS = 100_000  # of SQLite's machine, about a millisecond, between two looks at the clock
 _DAMAGE = ("not a database", "malformed", "corrupt", "could not decode", "vtable constructor")
 
@@ -131,8 +132,7 @@ class Database:
                 yield
                 return
             # BEGIN alone is lazy: the first statement fixes the state
-            rows = connection.execute(select(meta.c.key, meta.c.value)).all()
-            kept = {row[0]: row[1] for row in rows}
+            kept = {row[0]: row[1] for row in connection.execute(_META)}
             connection = connection.execution_options(**{KEPT_META: kept, KEPT_STAMPS: {}})
             self._thread.connection = connection
             try:
