@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 from filelock import FileLock
@@ -116,6 +117,23 @@ def test_one_kind_of_index_of_one_dataset_can_be_rebuilt(home):
         assert rebuild_indexes(library, ["more"], vectors=False) == {"more": {"lexical": 1}}
         with pytest.raises(UnknownDatasetError):
             rebuild_indexes(library, ["nope"])
+
+
+def test_a_dataset_removed_while_its_rebuild_waited_gets_no_folder_again(home, monkeypatch):
+    with open_qdrant_library(home) as library:
+        hold = Indexer.hold
+
+        @contextmanager
+        def hold_late(indexer, dataset, progress):
+            if dataset == "more":
+                monkeypatch.undo()
+                indexer.remove(dataset)
+            with hold(indexer, dataset, progress):
+                yield
+
+        monkeypatch.setattr(Indexer, "hold", hold_late)
+        assert list(rebuild_indexes(library)) == ["docs"]
+    assert not (home / "indexes" / "more").exists()
 
 
 def test_words_are_found_after_the_full_text_in_the_store_was_emptied(home):

@@ -379,6 +379,8 @@ def rebuild_indexes(
         for name in datasets or library.datasets():
             progress.start(0, f"rebuilding the indexes of {name}")
             with indexer.hold(name, progress):
+                if name not in library.datasets():  # removed while this waited
+                    continue
                 made = done.setdefault(name, {})
                 if lexical:
                     engine = indexes.lexical(name)
