@@ -179,9 +179,9 @@ class FlatEngine(Following[Vectors]):
         return vectors.compact() if ragged * _RAGGED > len(seqs) else vectors
 
     def pack(self, state: Vectors) -> dict[str, Array]:
-        one, damaged = state.compact(), np.array(sorted(state.damaged), str)
-        of_passages = {"known": one.known, "waiting": one.waiting, "damaged": damaged}
-        return of_passages | {"rows": one.parts[0], "seqs": one.seqs}
+        rows, damaged = np.concatenate(state.parts), np.array(sorted(state.damaged), str)
+        of_passages = {"known": state.known, "waiting": state.waiting, "damaged": damaged}
+        return of_passages | {"rows": rows, "seqs": state.seqs}
 
     def unpack(self, stamp: Stamp, arrays: Mapping[str, Array]) -> Vectors:
         rows, seqs, known, waiting = (arrays[key] for key in ("rows", "seqs", "known", "waiting"))
