@@ -121,16 +121,6 @@ def test_a_failed_save_leaves_the_file_unchanged_and_no_other_file(tmp_path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_saved_lines_hold_nothing_that_is_not_said(tmp_path):
-    save_golden(tmp_path / "set.jsonl", [query(("a", 2))])
-    (line,) = (tmp_path / "set.jsonl").read_text().splitlines()
-    assert json.loads(line) == {
-        "id": "q1",
-        "query": "why",
-        "expected": [{"path": "a", "grade": 2}],
-    }
-
-
 BY_HAND = (
     '\ufeff{ "query" : "why\\u003f",  "id":"q1", "note": "", '
     '"expected": [ {"path": "a", "span": "words"}, '

@@ -25,7 +25,6 @@ from catalog.evaluation.report import (
     render_report,
     write_report,
 )
-from catalog.evaluation.report_charts import Axis, latency_chart
 from catalog.evaluation.report_text import (
     compile_words,
     cut_excerpt,
@@ -33,7 +32,6 @@ from catalog.evaluation.report_text import (
     format_ms,
     format_p,
     format_share,
-    make_anchor,
     make_showable,
 )
 from evaluation.stubs import TableBackend, compared, question
@@ -461,12 +459,6 @@ def test_excerpts_show_where_most_of_the_querys_words_stand():
     assert len("".join(piece for piece, _ in pieces)) <= 120 + 4
 
 
-def test_excerpts_of_nothing_and_queries_without_words_are_harmless():
-    assert cut_excerpt("", compile_words("bee")) == ()
-    assert compile_words("?! …") is None
-    assert [is_marked for _, is_marked in cut_excerpt("some text", compile_words("?!"))] == [False]
-
-
 def test_characters_that_cannot_be_seen_are_shown():
     assert make_showable("a\x00b\u202ec\ud800\td\n") == "a␀b⟨U+202E⟩c�\td\n"
 
@@ -496,32 +488,6 @@ def test_characters_that_cannot_be_seen_are_shown():
 )
 def test_numbers_are_written_as_people_read_them(said, expected):
     assert said == expected
-
-
-def test_anchors_of_different_ids_never_meet():
-    ids = ["a", "a b".replace(" ", "\u00a0"), "7~", "q-7~", "é", '"', "x" * 90]
-    anchors = [make_anchor(one, number) for number, one in enumerate(ids, start=1)]
-    assert len(set(anchors)) == len(ids)
-    assert all(re.fullmatch(r"[A-Za-z0-9_.~-]+", one) for one in anchors)
-
-
-def test_an_axis_has_round_ticks_with_zero_among_them():
-    axis = Axis(-0.021, 0.154)
-    # a width of 0.175 in at most five steps: the next round step above 0.035 is 0.05
-    assert [label for _, label in axis.ticks] == ["0", "+0.05", "+0.10", "+0.15"]
-    assert axis.zero == 12.0  # 0.021 / 0.175
-    assert axis.ticks[0][0] == 12.0
-
-
-def test_both_histograms_have_one_scale():
-    chart = latency_chart(("old", [10.0] * 9 + [1000.0]), ("new", [100.0] * 10))
-    assert chart is not None
-    old, new = chart["rows"]
-    # log10 runs from 0.95 to 3.05, so 100 ms (2) lies in the middle: (2 - 0.95) / 2.1
-    assert new["p50"] == 50.0
-    assert max(height for _, _, height in new["bins"]) == 100.0
-    assert max(height for _, _, height in old["bins"]) == 90.0
-    assert [label for _, label in chart["ticks"]] == ["10 ms", "100 ms", "1 s"]
 
 
 @pytest.mark.slow

@@ -8,21 +8,6 @@ from ir_measures import read_trec_run
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.backends import read_run, write_run
 
-ODD = [
-    "plain.md",
-    "two words.md",
-    "tab\there.md",
-    "line\nbreak.md",
-    "100%.md",
-    "a%20b.md",
-    "a b.md",
-    "größe/日本語.md",
-    "no\u00a0break\u2028line.md",
-    "\ufeffmark.md",
-    "file\x1cseparator.md",
-    "q?a=b&c#d+e.md",
-]
-
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 ids = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8)
 
@@ -41,12 +26,6 @@ def test_a_written_run_has_the_six_columns_with_scores_falling_to_one(tmp_path):
         "q1 Q0 b%20c.md 2 1 v2",
         "q2 Q0 a.md 1 1 v2",
     ]
-
-
-def test_odd_paths_come_back_as_they_were_and_apart(tmp_path):
-    path = write_run(tmp_path, "run", {"q1": ODD})
-    assert [name for name, _ in read_run(path)["q1"]] == ODD
-    assert len(path.read_bytes().split(b"\n")) == len(ODD) + 1
 
 
 @given(st.dictionaries(ids, st.lists(names, min_size=1, max_size=6, unique=True), max_size=4))
