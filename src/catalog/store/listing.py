@@ -88,18 +88,13 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     if restriction.scope.ids is not None:
         parts.append(among(documents.c.source_doc_id, sorted(restriction.scope.ids)))
     if tree is not None:
-        parts.append(_on_documents(compile_filter(tree)))
+        parts.append(replacement_traverse(compile_filter(tree), {}, _of_document))
     return and_(*parts)
 
 
-def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Turn a condition on passages that concerns only their documents into one on documents."""
-
-    def to_documents(element: Any, **_: Any) -> Any:
-        return documents.c.id if element is chunks.c.document_id else None
-
-    replaced: ColumnElement[bool] = replacement_traverse(clause, {}, to_documents)
-    return replaced
+def _of_document(element: Any, **_: Any) -> Any:
+    """Turn the document of a passage into a document, for conditions that concern only those."""
+    return documents.c.id if element is chunks.c.document_id else None
 
 
 def find_passages(
