@@ -3,9 +3,16 @@
     python benchmarks/given.py HOME FOLDER --queries scifact/queries.jsonl nfcorpus/queries.jsonl
 
 writes the passages of a store with their vectors, and questions with theirs, for
-``speed.py --real FOLDER``. ``texts.jsonl`` has path and text of each passage, ``vectors.npy`` their
-vectors in that order; ``queries.json`` has the queries, ``query_vectors.npy`` theirs. All vectors
-have length 1.
+``speed.py --real FOLDER``.
+
+    IDX_PRESET=fast python benchmarks/given.py --cut 65 scifact/corpus.jsonl … FOLDER --queries …
+
+cuts texts at so many words, for more passages than whole texts give, and embeds them by the model
+that is set: the table of word vectors of the preset ``fast`` takes seconds for 50,000, and
+``speed.py`` wants the same preset.
+
+``texts.jsonl`` has path and text of each passage, ``vectors.npy`` their vectors in that order;
+``queries.json`` has the queries, ``query_vectors.npy`` theirs. All vectors have length 1.
 """
 
 from __future__ import annotations
@@ -33,19 +40,26 @@ _ALONE = """
 
 
 def main() -> None:
-    """Write the passages of a home that have one vector each, in a drawn order, and questions."""
-    from catalog.core.settings import EmbeddingSettings
+    """Write passages with one vector each, in a drawn order, and questions."""
+    from catalog.core.settings import load_settings
     from catalog.embedding import get_model
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("home", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+", help="a home, or with --cut texts")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--cut", type=int, help="words of a passage of texts in BEIR layout")
     parser.add_argument("--queries", type=Path, nargs="+", required=True)
     parser.add_argument("--count", type=int, default=210, help="questions, an equal part a file")
     options = parser.parse_args()
-    with sqlite3.connect(options.home / "catalog.db") as store:
-        rows = store.execute(_ALONE).fetchall()
+    model = get_model(load_settings().settings.embedding)
+    if options.cut:
+        rows = [(text, b"") for file in options.sources for text in _cut(file, options.cut)]
+    else:
+        with sqlite3.connect(options.sources[0] / "catalog.db") as store:
+            rows = store.execute(_ALONE).fetchall()
     random.Random(7).shuffle(rows)
+    if options.cut:
+        rows = [(text, model.encoder.encode([text])[0].tobytes()) for text, _ in rows]
     known = {np.frombuffer(vector, "<f4").tobytes(): text for text, vector in rows}
     lines = [file.read_text(encoding="utf-8").splitlines() for file in options.queries]
     drawn = [random.Random(7).sample(one, options.count // len(lines)) for one in lines]
@@ -57,8 +71,16 @@ def main() -> None:
         ((path, f"{heading}\n\n{' '.join(text.split())}") for (path, heading), text in named),
         questions,
         lambda texts: [next(vectors) for _ in texts],
-        get_model(EmbeddingSettings()).embed_query,
+        model.embed_query,
     )
+
+
+def _cut(file: Path, words: int) -> Iterator[str]:
+    """Yield the passages of so many words of each text, without rests of less than half."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        said = json.loads(line)["text"].split()
+        for at in range(0, max(1, len(said) - words // 2), words):
+            yield " ".join(said[at : at + words])
 
 
 def _names() -> Iterator[tuple[str, str]]:

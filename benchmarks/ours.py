@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.core.settings import EmbeddingSettings, load_settings
+from catalog.core.settings import load_settings
 from catalog.embedding import get_model
 from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
@@ -107,7 +107,7 @@ def open_library(
 
 def model(given: Given | None = None, *, asks_model: bool = False) -> EmbeddingModel:
     """Return the model of the corpus, which has the vectors of queries unless it is asked."""
-    real = get_model(EmbeddingSettings())
+    real = get_model(load_settings().settings.embedding)
     is_real = given is not None and given.is_real
     known = None if given is None or asks_model else given.queries()
     encoder = SyntheticEncoder(real, known, given.bodies() if given and is_real else None)
