@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +28,8 @@ from catalog.store.chunks import find_root
 from evaluation.stubs import golden, question
 from fakes import DIM, WordEncoder, open_library, write
 from qdrant_protocol import qdrant_protocol
+
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 NOTES = {
     "keys_dot_md": "---\ntags: [ops]\n---\n# Keys\n\n## Rotating\n\nRotate the API keys every "
@@ -88,16 +92,7 @@ def asked(backend, text="rotate the api keys", top_k=10, **fields):
 
 
 @pytest.mark.parametrize(
-    ("spec", "pipeline"),
-    [
-        ("v1", "v1"),
-        ("catalog.search", "v1"),
-        ("catalog.search:search", "v1"),
-        ("v2", "v2"),
-        ("catalog.search_v2", "v2"),
-        ("catalog.search_v2:search", "v2"),
-        ("lexical", "v2"),
-    ],
+    ("spec", "pipeline"), TABLES["ours are known by short and by dotted names"]
 )
 def test_ours_are_known_by_short_and_by_dotted_names(load, spec, pipeline):
     assert load(spec).identity["pipeline"] == pipeline
@@ -182,16 +177,7 @@ def test_settings_without_a_value_or_a_name_are_refused(load, spec):
         load(spec)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("v2:rrf_k=many", "rag_v2.rrf_k"),
-        ("v2:rrf_k=0", "rag_v2.rrf_k"),
-        ("v2:no_such=1", "rag_v2.no_such"),
-        ("v2:chunk_size=300", "chunk_size shapes the index"),
-        ("v2:embed_context=false", "embed_context shapes the index"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), TABLES["a setting that cannot be is refused by name"])
 def test_a_setting_that_cannot_be_is_refused_by_name(load, spec, message):
     with pytest.raises(ConfigError, match=message):
         load(spec)
@@ -258,24 +244,8 @@ def test_a_run_file_is_known_by_its_content(load, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "spec"),
-    [
-        ("def find(query):\n    return ['keys.md', 'bread.txt'][:1]", "own_search:find"),
-        ("def find(q, k):\n    return HITS[:k]", "own_search:find"),
-        ("def find(q, *, k=10):\n    return HITS[:k]", "own_search:find"),
-        ("def find(q, **given):\n    return HITS[:given['top_k']]", "own_search:find"),
-        ("def search(q, top_k):\n    return HITS[:top_k]", "own_search"),
-        ("class Own:\n    def search(self, q, k):\n        return HITS[:k]", "own_search:Own"),
-        ("class Own:\n    def __call__(self, q, n_results):\n        return HITS[:n_results]",
-         "own_search:Own"),
-        ("class Own:\n    def search(self, q, k):\n        return HITS[:k]\nown = Own()",
-         "own_search:own"),
-        ("class Own:\n    def find(self, q, k):\n        return HITS[:k]\nown = Own()",
-         "own_search:own.find"),
-        ("import functools\ndef f(x, q, limit):\n    return HITS[:limit]\n"
-         "find = functools.partial(f, 1)", "own_search:find"),
-    ],
-)  # fmt: skip
+    ("code", "spec"), TABLES["a search may be any callable and gets the depth by the name it knows"]
+)
 def test_a_search_may_be_any_callable_and_gets_the_depth_by_the_name_it_knows(
     load, module, code, spec
 ):
@@ -300,24 +270,7 @@ def test_a_search_that_ignores_the_depth_is_cut_to_it(load, module):
     assert asked(load("own_search"), top_k=3).documents == ("0.md", "1.md", "2.md")
 
 
-@pytest.mark.parametrize(
-    "returned",
-    [
-        "['notes:a.md', 'b.md']",
-        "('a.md', 'b.md')",
-        "[('a.md', 2.0), ('notes:b.md', 1.0)]",
-        "[{'path': 'a.md', 'score': 2.0}, {'doc_id': 'notes:b.md', 'score': 1}]",
-        "{'results': [{'path': 'a.md'}, {'path': 'b.md'}]}",
-        "(path for path in ['a.md', 'b.md'])",
-        "[NodeWithScore(node=TextNode(text='x', metadata={'path': 'a.md'}), score=2.0),"
-        " NodeWithScore(node=TextNode(text='y', metadata={'file_path': 'b.md'}), score=1.0)]",
-        "Response(response='yes', source_nodes=["
-        "NodeWithScore(node=TextNode(text='x', metadata={'source_doc_id': 'notes:a.md'})),"
-        " NodeWithScore(node=TextNode(text='y', metadata={'path': 'b.md'}))])",
-        "SimpleNamespace(results=[SimpleNamespace(path='a.md', score=2),"
-        " SimpleNamespace(id='b.md')])",
-    ],
-)
+@pytest.mark.parametrize("returned", TABLES["an answer may have any of the known shapes"])
 def test_an_answer_may_have_any_of_the_known_shapes(load, module, returned):
     module(
         "from types import SimpleNamespace\n"
@@ -331,18 +284,7 @@ def test_an_answer_may_have_any_of_the_known_shapes(load, module, returned):
 
 
 @pytest.mark.parametrize(
-    ("returned", "named"),
-    [
-        ("None", "NoneType"),
-        ("7", "builtins.int"),
-        ("'keys.md'", "builtins.str"),
-        ("b'keys.md'", "builtins.bytes"),
-        ("{'documents': []}", "builtins.dict"),
-        ("[3]", "builtins.int"),
-        ("[None]", "NoneType"),
-        ("[{'title': 'keys'}]", "builtins.dict"),
-        ("[('keys.md', 1.0, 'more')]", "builtins.tuple"),
-    ],
+    ("returned", "named"), TABLES["an answer of no known shape is an error that names what came"]
 )
 def test_an_answer_of_no_known_shape_is_an_error_that_names_what_came(
     load, module, returned, named
@@ -429,13 +371,7 @@ def test_the_identity_of_a_search_changes_with_its_file(load, module):
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("raise RuntimeError('no licence')", "no licence"),
-        ("def search(:", "own_broken"),
-        ("class search:\n    def __init__(self, url): ...", "url"),
-        ("search = 3", "cannot be called"),
-    ],
+    ("code", "message"), TABLES["a module that cannot be used is one error with its reason"]
 )
 def test_a_module_that_cannot_be_used_is_one_error_with_its_reason(load, module, code, message):
     module(f"{code}\n", name="own_broken")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log, log1p
@@ -38,6 +39,8 @@ from catalog.store.lexical.bm25 import (
 )
 from catalog.store.restriction import Restriction
 from catalog.store.schema import datasets
+
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 WHOLE = Restriction("notes")
 
@@ -126,16 +129,7 @@ def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
     assert hits.spread == pytest.approx((expected.mean(), expected.std()))
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("IT", ["it"]),
-        ("who runs IT here", ["it"]),
-        ("US", ["us", "dotted"]),
-        ("OR gate", ["gate"]),
-        ("WHAT IS THE HARBOUR", ["harbour"]),  # all in capitals: no name
-    ],
-)
+@pytest.mark.parametrize(("query", "found"), TABLES["a stop word in capitals is a name"])
 def test_a_stop_word_in_capitals_is_a_name(
     database: Database, folder: Path, query: str, found: list[str]
 ) -> None:
@@ -550,15 +544,7 @@ def test_a_folder_that_cannot_be_written_fails_a_refresh_and_no_search(
 
 
 @pytest.mark.parametrize(
-    ("title", "headings", "text", "expected"),
-    [
-        ("Bread", [], "Mix flour", "Bread\nMix flour"),
-        ("Bread", ["Bread", "Baking"], "Mix flour", "Bread\nBaking\nMix flour"),
-        ("Bread", ["Bread", "Baking"], "## Baking\nMix flour", "Bread\n## Baking\nMix flour"),
-        ("R", [], "Results of it", "R\nResults of it"),
-        ("R", [], "All in R.", "All in R."),
-        ("", [], "Mix", "Mix"),
-    ],
+    ("title", "headings", "text", "expected"), TABLES["title and headings count once"]
 )
 def test_title_and_headings_count_once(
     title: str, headings: list[str], text: str, expected: str
