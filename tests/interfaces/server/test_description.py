@@ -1,42 +1,25 @@
 """The API does what its own description says, whatever is sent to it."""
 
-import asyncio
 import json
-from functools import lru_cache
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
 from catalog.core.params import BrowseParams, GetParams, SearchParams, edge_fields
 from catalog.core.results import SearchResult
-from catalog.core.settings import ServeSettings
-from catalog.interfaces.server.http import HEALTH, ApiState, build_api
-from catalog.interfaces.server.security import Address, guard_app
-from catalog.interfaces.server.workers import Workers
 
 TOKEN = "a token of some length"
 CALLS = 12  # for each route
 
 
-@lru_cache(maxsize=4)
-def api(engine, serve):
-    asking = ApiState(engine, Workers(2, 20), 20.0)
-    app = build_api(asking, needs_token=serve.token is not None)
-    return guard_app(app, Address("127.0.0.1", 80), serve, open_paths=frozenset([HEALTH]))
-
-
-def description(app, **headers):
-    async def go():
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return (await client.get("/openapi.json", headers=headers)).json()
-
-    return asyncio.run(go())
+@pytest.fixture
+def said(engine, asked):
+    """The description without a token."""
+    return asked(engine, "GET", "/openapi.json").json()
 
 
 @pytest.mark.slow
-def test_every_answer_is_one_that_is_described(engine):
+def test_every_answer_is_one_that_is_described(engine, app_of):
     import schemathesis
     from schemathesis.checks import load_all_checks
     from schemathesis.generation.feedback import FeedbackSources
@@ -55,7 +38,7 @@ def test_every_answer_is_one_that_is_described(engine):
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
         asked.add(case.operation.label)
 
-    app, asked = api(engine, ServeSettings(allowed_hosts=("testserver",))), set()
+    app, asked = app_of(engine, allowed_hosts=("testserver",)), set()
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     load_all_checks()
     # Not by schemathesis's own plugin: it makes its cases when tests are collected.
@@ -70,31 +53,17 @@ def test_every_answer_is_one_that_is_described(engine):
     assert len(asked) == 10
 
 
-def test_the_description_says_that_a_token_is_needed(engine):
-    serve = ServeSettings(token=TOKEN)
-    app = api(engine, serve)
-    said = description(app, authorization=f"Bearer {TOKEN}")
-    assert said["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
-    assert said["paths"]["/v1/search"]["post"]["security"] == [{"HTTPBearer": []}]
-    assert "error" in description(app)
-    assert "securitySchemes" not in description(api(engine, ServeSettings()))["components"]
+def test_the_description_says_that_a_token_is_needed(engine, asked, said):
+    ask = (engine, "GET", "/openapi.json", {"token": TOKEN})
+    with_token = asked(*ask, headers={"authorization": f"Bearer {TOKEN}"}).json()
+    assert with_token["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    assert with_token["paths"]["/v1/search"]["post"]["security"] == [{"HTTPBearer": []}]
+    assert "error" in asked(*ask).json()
+    assert "securitySchemes" not in said["components"]
 
 
-def test_every_route_argument_and_error_is_described(engine):
-    said = description(api(engine, ServeSettings()))
+def test_every_route_argument_and_error_is_described(said):
     routes = [(path, method) for path, one in said["paths"].items() for method in one]
-    assert routes == [
-        ("/v1/search", "post"),
-        ("/v1/search", "get"),
-        ("/v1/ask", "post"),
-        ("/v1/generate", "post"),
-        ("/v1/documents", "get"),
-        ("/v1/documents", "post"),
-        ("/v1/documents/{reference}", "get"),
-        ("/v1/status", "get"),
-        ("/v1/health", "get"),
-        ("/v1/ready", "get"),
-    ]
     for path, method in routes:
         route = said["paths"][path][method]
         assert route["summary"]
@@ -112,33 +81,26 @@ def test_every_route_argument_and_error_is_described(engine):
             assert about["description"], field
 
 
-def test_examples_in_python_are_not_part_of_the_description(engine):
+def test_examples_in_python_are_not_part_of_the_description(said):
     assert ">>> " in SearchResult.__doc__
-    said = description(api(engine, ServeSettings()))
     about = said["components"]["schemas"]["SearchResult"]["description"]
     assert about == SearchResult.__doc__.partition("\n\n    Examples:")[0].replace("\n    ", "\n")
     assert ">>> " not in json.dumps(said)
 
 
-def test_a_query_string_takes_every_parameter_of_its_verb(engine):
-    paths = description(api(engine, ServeSettings()))["paths"]
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/search", SearchParams),
+        ("/v1/documents", BrowseParams),
+        ("/v1/documents/{reference}", GetParams),
+    ],
+)
+def test_a_query_string_takes_every_parameter_of_its_verb(said, path, kind):
+    names = [one["name"] for one in said["paths"][path]["get"]["parameters"]]
+    assert names == [field.name for field in edge_fields(kind)]
 
-    def names(path):
-        return [one["name"] for one in paths[path]["get"]["parameters"]]
 
-    def fields(kind):
-        return [field.name for field in edge_fields(kind)]
-
-    assert names("/v1/search") == fields(SearchParams)
-    assert names("/v1/documents") == fields(BrowseParams)
-    assert names("/v1/documents/{reference}") == fields(GetParams)
-
-
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect", "/"])
-def test_no_page_loads_scripts_from_elsewhere(engine, path):
-    async def go():
-        transport = httpx.ASGITransport(api(engine, ServeSettings()))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
-
-    assert asyncio.run(go()).status_code == 404
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect"])
+def test_no_page_loads_scripts_from_elsewhere(engine, asked, path):
+    assert asked(engine, "GET", path).status_code == 404

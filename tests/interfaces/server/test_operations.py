@@ -117,14 +117,10 @@ def test_an_answer_and_what_is_logged_on_the_way_bear_the_requests_id(stub, aske
     )
 
 
-@pytest.mark.parametrize("given", [None, "", "two words", "x" * 129, "ä", "a\tb"])
+@pytest.mark.parametrize(
+    "given", [[], [""], ["two words"], ["x" * 129], ["ä"], ["a\tb"], ["one", "two"]]
+)
 def test_a_request_without_an_id_that_can_be_logged_gets_one(stub, asked, given):
-    headers = {} if given is None else {"X-Request-ID": given.encode()}
-    found = asked(stub(lambda *_: {}), "GET", "/v1/health", headers=headers)
-    assert re.fullmatch("[0-9a-f]{32}", found.headers["x-request-id"])
-
-
-def test_two_ids_in_one_request_count_as_no_id(stub, asked):
-    headers = [("X-Request-ID", "one"), ("X-Request-ID", "two")]
+    headers = [(b"X-Request-ID", one.encode()) for one in given]
     found = asked(stub(lambda *_: {}), "GET", "/v1/health", headers=headers)
     assert re.fullmatch("[0-9a-f]{32}", found.headers["x-request-id"])

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from catalog.core.errors import ConfigError
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.security import Address, guard_app, is_loopback, parse_address
+from tables import table
 
 LOOPBACK = Address("127.0.0.1", 8180)
 TOKEN = "a token of some length"
@@ -46,30 +47,13 @@ def refused(answer):
     return answer.status_code, body["error"]["kind"]
 
 
-@pytest.mark.parametrize(
-    ("text", "host", "port", "loopback"),
-    [
-        ("127.0.0.1:8180", "127.0.0.1", 8180, True),
-        ("127.8.8.8:1", "127.8.8.8", 1, True),
-        ("[::1]:8181", "::1", 8181, True),
-        ("LocalHost:0", "localhost", 0, True),
-        ("0.0.0.0:80", "0.0.0.0", 80, False),
-        ("[::]:80", "::", 80, False),
-        ("catalog.example:443", "catalog.example", 443, False),
-    ],
-)
+@table("text, host, port, loopback")
 def test_an_address_is_read(text, host, port, loopback):
     assert parse_address(text) == Address(host, port)
     assert is_loopback(parse_address(text).host) is loopback
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", ":8181", "127.0.0.1", "127.0.0.1:", "a:65536", "a:-1", "::1:80", "http://a:80"),
-        *("a b:1", "[::1]", "user@a:80", "a:1/x", "a:1_0", "a:\u0663", "a:b"),
-    ],
-)
+@table("text")
 def test_a_malformed_address_is_refused(text):
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         parse_address(text)
@@ -81,30 +65,7 @@ def test_a_server_that_listens_everywhere_is_reached_on_loopback():
     assert Address("10.0.0.5", 80).url == "http://10.0.0.5:80"
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1:8180", 200),
-        ("127.0.0.1", 200),
-        ("localhost:3000", 200),
-        ("LOCALHOST", 200),
-        ("[::1]:8180", 200),
-        ("catalog.example", 200),
-        ("catalog.example:99", 200),
-        ("behind.example:8443", 200),
-        ("behind.example", 421),
-        ("behind.example:8444", 421),
-        ("evil.example", 421),
-        ("evil.example:8180", 421),
-        ("localhost.evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("catalog.example.evil.example", 421),
-        ("catalog.example@evil.example", 421),
-        ("evil.example#catalog.example", 421),
-        ("127.0.0.1:port", 421),
-        ("", 421),
-    ],
-)
+@table("host, status")
 def test_only_our_own_names_are_answered(host, status):
     serve = ServeSettings(allowed_hosts=("catalog.example", "behind.example:8443"))
     answer = asked(serve, host=host)
@@ -120,42 +81,29 @@ def test_the_name_it_listens_on_is_its_own():
     assert asked(serve, Address("box.lan", 80), host="other.lan", headers=BEARER).is_client_error
 
 
-def test_two_host_headers_are_refused():
-    app, sent = guard_app(echo, LOOPBACK, ServeSettings()), []
-    hosts = [(b"host", b"127.0.0.1"), (b"host", b"evil.example")]
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": hosts}
+def sent_to(serve, **scope):
+    """What the guarded app sends to one who sends no body: to read it fails."""
+    sent = []
 
     async def keep(message):
         sent.append(message)
 
-    asyncio.run(app(scope, None, keep))
-    assert sent[0]["status"] == 421
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []} | scope
+    asyncio.run(guard_app(echo, LOOPBACK, serve)(scope, None, keep))
+    return sent
 
 
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        (None, 200),
-        ("http://localhost:3000", 200),
-        ("https://127.0.0.1", 200),
-        ("https://catalog.example", 200),
-        ("https://app.example", 200),
-        ("https://APP.example", 200),
-        ("http://app.example", 403),
-        ("https://app.example:8443", 403),
-        ("https://app.example.evil.example", 403),
-        ("https://evil.example", 403),
-        ("null", 403),
-        ("", 403),
-        ("file://localhost", 403),
-        ("chrome-extension://127.0.0.1", 403),
-    ],
-)
+def test_two_host_headers_are_refused():
+    hosts = [(b"host", b"127.0.0.1"), (b"host", b"evil.example")]
+    assert sent_to(ServeSettings(), headers=hosts)[0]["status"] == 421
+
+
+@table("origin, status")
 def test_only_pages_that_are_named_may_call(origin, status):
     serve = ServeSettings(
         allowed_hosts=("catalog.example",), allowed_origins=("https://app.example/",)
     )
-    answer = asked(serve, headers={} if origin is None else {"origin": origin})
+    answer = asked(serve, headers={"origin": origin})
     assert answer.status_code == status
     if status == 403:
         assert refused(answer) == (403, "WrongOrigin")
@@ -181,24 +129,9 @@ def test_a_named_page_may_read_the_answer_and_ask_beforehand():
     assert unnamed.status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("header", "status"),
-    [
-        (f"Bearer {TOKEN}", 200),
-        (f"bearer {TOKEN}", 200),
-        (None, 401),
-        ("", 401),
-        ("Bearer", 401),
-        ("Bearer wrong", 401),
-        (f"Bearer {TOKEN}x", 401),
-        (f"Bearer {TOKEN[:-1]}", 401),
-        (f"Basic {TOKEN}", 401),
-        (TOKEN, 401),
-    ],
-)
+@table("header, status")
 def test_the_token_is_needed_once_it_is_set(header, status):
-    headers = {} if header is None else {"authorization": header}
-    answer = asked(ServeSettings(token=TOKEN), headers=headers)
+    answer = asked(ServeSettings(token=TOKEN), headers={"authorization": header})
     assert answer.status_code == status
     if status == 401:
         assert refused(answer) == (401, "Unauthorized")
@@ -262,26 +195,10 @@ def test_a_body_beyond_the_limit_is_refused_whether_or_not_it_tells_its_length(c
 
 
 def test_the_body_is_not_read_before_the_token_is_checked():
-    sent = []
-
-    async def never():
-        raise AssertionError("read")
-
-    async def keep(message):
-        sent.append(message)
-
     headers = [(b"host", b"127.0.0.1"), (b"transfer-encoding", b"chunked")]
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
-    asyncio.run(guard_app(echo, LOOPBACK, ServeSettings(token=TOKEN))(scope, never, keep))
-    assert sent[0]["status"] == 401
+    assert sent_to(ServeSettings(token=TOKEN), headers=headers)[0]["status"] == 401
 
 
 def test_web_sockets_are_closed_at_once():
-    sent = []
-
-    async def keep(message):
-        sent.append(message)
-
-    app = guard_app(echo, LOOPBACK, ServeSettings())
-    asyncio.run(app({"type": "websocket", "path": "/", "headers": []}, None, keep))
-    assert [message["type"] for message in sent] == ["websocket.close"]
+    (closed,) = sent_to(ServeSettings(), type="websocket")
+    assert closed["type"] == "websocket.close"
