@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interfaces.mcp.running import environment, serving, stdio_server, talk
-from interfaces.mcp.signs import wait_for
+from interfaces.mcp.running import environment, serving, talk
 from processes import Forked
 
 PROMPTLY = 5
@@ -141,17 +140,6 @@ def test_a_client_that_is_gone_ends_the_process_quietly(process):
     process.stdin.close()
     assert process.wait(timeout=PROMPTLY) == 0
     assert process.stderr.read() == ""
-
-
-@pytest.mark.slow
-def test_who_left_in_the_middle_of_a_call_may_come_again(tmp_path):
-    server = stdio_server(serving("stub", "stdio"), tmp_path)
-    with talk(server) as session:
-        left = session.later("get", reference="hold")
-        wait_for(tmp_path / "began")
-    assert left.done()
-    with talk(server) as session:
-        assert session.call("get", reference="a").structured_content["path"] == "a"
 
 
 def configured(home):

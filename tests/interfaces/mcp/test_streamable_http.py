@@ -11,10 +11,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
-from catalog.core.errors import ConfigError
 from catalog.core.settings.sections import ServeSettings
 from catalog.interfaces import mcp as mcp_module
-from catalog.interfaces.mcp import catalog_server, serve_http, streamable_http_app
+from catalog.interfaces.mcp import catalog_server, streamable_http_app
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.running import bearing, http_server, serving, talk
@@ -110,13 +109,6 @@ def test_an_unused_session_is_dropped(monkeypatch, caplog):
         assert client.post("/mcp", json=ping, headers=session).status_code == 200
         assert dropped.wait(10)  # no asking meanwhile: that is a use of the session
         assert client.post("/mcp", json=ping, headers=session).status_code == 404
-
-
-def test_a_port_that_is_taken_is_reported_with_what_to_do():
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = Address("127.0.0.1", other.getsockname()[1])
-        with pytest.raises(ConfigError, match="--http"):
-            serve_http(server(), StubEngine(), address, ServeSettings())
 
 
 @pytest.fixture(scope="module")

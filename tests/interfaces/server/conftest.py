@@ -18,8 +18,8 @@ from catalog.interfaces.home_socket import listening as listening_in
 from catalog.interfaces.server.asgi import answer_calls, build_app
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
-from catalog.library.indexing import Indexer
-from fakes import open_library, write
+from fakes import open_library
+from stores import store_of
 
 KEY = "k" * 64
 LOOPBACK = Address("127.0.0.1", 8180)
@@ -37,18 +37,15 @@ def home(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory):
+def engine():
     """An engine on a store of three notes that no test changes."""
-    folder = tmp_path_factory.mktemp("served")
-    write(
-        folder / "notes",
-        keys_dot_md="---\ntags: [ops, security]\n---\n# Keys\n\n## Rotating\n\n"
+    files = {
+        "notes/keys.md": "---\ntags: [ops, security]\n---\n# Keys\n\n## Rotating\n\n"
         "Rotate the API keys every ninety days with the keys command.\n",
-        guides__backup_dot_md="# Backups\n\nBackups run at midnight and are kept.\n",
-        bread_dot_txt="Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
-    )
-    with LocalEngine(open_library(folder / "home")) as engine:
-        Indexer(engine.library).build(folder / "notes", "notes")
+        "notes/guides/backup.md": "# Backups\n\nBackups run at midnight and are kept.\n",
+        "notes/bread.txt": "Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
+    }
+    with LocalEngine(open_library(store_of(files))) as engine:
         yield engine
 
 

@@ -1,6 +1,5 @@
 """The page as HTML: what an address shows, who may see it, and what foreign text may not do."""
 
-import asyncio
 import re
 from html import unescape
 from unittest.mock import Mock
@@ -8,13 +7,13 @@ from unittest.mock import Mock
 import pytest
 
 from catalog.core.errors import OutOfTimeError
-from catalog.core.settings import ServeSettings
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.page import site
-from catalog.interfaces.server.security import Address, page_pass
+from catalog.interfaces.server.security import page_pass
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
+from stores import store_of
+from tables import table
 
 TOKEN = "a token of some length"
 OWN = {"origin": "http://127.0.0.1:8180", "content-type": "application/x-www-form-urlencoded"}
@@ -43,18 +42,21 @@ def test_a_question_is_answered_with_places_marks_and_counts(asked, engine):
     assert links(answer, "year=")
 
 
+def engine_of(files, **settings):
+    """An engine on a store of these files that no test changes."""
+    return LocalEngine(open_library(store_of(files, **settings), **settings))
+
+
 @pytest.fixture
-def manual(tmp_path):
+def manual():
     """A document of three passages, between two other documents."""
     parts = "\n\n".join(f"## Part {n}\n\n{f'Oil the pump {n} times. ' * 12}" for n in range(3))
-    write(
-        tmp_path / "notes",
-        manual_dot_md=f"---\ntags: [ops]\n---\n# Manual\n\n{parts}\n",
-        pump_dot_md="# Pump\n\nA pump moves oil.\n",
-        bread_dot_txt="Bread needs oil, flour and water.\n",
-    )
-    with LocalEngine(open_library(tmp_path / "home", chunk_size=60, chunk_overlap=0)) as engine:
-        Indexer(engine.library).build(tmp_path / "notes", "notes")
+    files = {
+        "notes/manual.md": f"---\ntags: [ops]\n---\n# Manual\n\n{parts}\n",
+        "notes/pump.md": "# Pump\n\nA pump moves oil.\n",
+        "notes/bread.txt": "Bread needs oil, flour and water.\n",
+    }
+    with engine_of(files, chunk_size=60, chunk_overlap=0) as engine:
         yield engine
 
 
@@ -125,28 +127,25 @@ def test_a_result_opens_its_document_with_its_lines_marked(asked, engine):
     assert 'aria-current="true"' in answer.text
 
 
-def test_the_lines_of_the_snippet_stand_out_of_a_long_passage(asked, tmp_path):
+def test_the_lines_of_the_snippet_stand_out_of_a_long_passage(asked):
     lines = [f"Line {n} tells of nothing much today." for n in range(12)]
     lines[8] = "Rotate the keys at dawn."
-    write(tmp_path / "notes", long_dot_txt="Long\n\n" + "\n".join(lines) + "\n")
-    with LocalEngine(open_library(tmp_path / "home", chunk_size=400)) as engine:
-        Indexer(engine.library).build(tmp_path / "notes", "notes")
+    files = {"notes/long.txt": "Long\n\n" + "\n".join(lines) + "\n"}
+    with engine_of(files, chunk_size=400) as engine:
         page = asked(engine, "GET", "/?q=rotate+keys&doc=notes:long.txt&first=1&last=14").text
     assert page.count('class="cited"') > 2
     assert re.search(r'class="cited best">.*Rotate the keys at dawn', page)
     assert not re.search(r'class="cited best">.*Line 0 ', page)
 
 
-def test_markdown_is_rendered_with_its_cited_blocks_marked_and_links_that_stay(asked, tmp_path):
+def test_markdown_is_rendered_with_its_cited_blocks_marked_and_links_that_stay(asked):
     text = (
         "---\ntags: [ops]\n---\n# Guide\n\n- Oil it.\n- Rotate the *keys*.\n\n"
         "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
         "<script>alert(1)</script> [x](javascript:alert(2)) ![An owl](http://evil.example/o.png)\n\n"
         "[beside](../other%20one.md#part) [web](https://example.org/?a=1&b) [top](//evil.example)\n"
     )
-    write(tmp_path / "notes", deep__guide_dot_md=text)
-    with LocalEngine(open_library(tmp_path / "home")) as engine:
-        Indexer(engine.library).build(tmp_path / "notes", "notes")
+    with engine_of({"notes/deep/guide.md": text}) as engine:
         page = asked(engine, "GET", "/?doc=notes:deep/guide.md&first=7&last=7").text
     shown = page.partition('<div class="rendered">')[2].partition("</div>")[0]
     assert "tags:" not in shown
@@ -162,11 +161,9 @@ def test_markdown_is_rendered_with_its_cited_blocks_marked_and_links_that_stay(a
     ]
 
 
-def test_a_very_long_paragraph_of_markdown_stays_plain_so_that_the_page_comes(asked, tmp_path):
+def test_a_very_long_paragraph_of_markdown_stays_plain_so_that_the_page_comes(asked):
     text = "# Long\n\n" + "[" * 200_000 + "\n\n- *short*\n"
-    write(tmp_path / "notes", long_dot_md=text)
-    with LocalEngine(open_library(tmp_path / "home")) as engine:
-        Indexer(engine.library).build(tmp_path / "notes", "notes")
+    with engine_of({"notes/long.md": text}) as engine:
         page = asked(engine, "GET", "/?doc=notes:long.md").text
     assert "[" * 200_000 in page
     assert "<em>short</em>" in page
@@ -228,12 +225,9 @@ def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, words)
     assert 'role="search"' in answer.text
 
 
-def test_the_start_page_offers_every_dataset_type_and_more_documents(tmp_path, asked):
-    write(tmp_path / "many", **{f"n{at:02}_dot_md": f"# Note {at}\n\nText.\n" for at in range(25)})
-    write(tmp_path / "few", a_dot_txt="One text about bread.\n")
-    with LocalEngine(open_library(tmp_path / "home")) as engine:
-        for name in ("few", "many"):
-            Indexer(engine.library).build(tmp_path / name, name)
+def test_the_start_page_offers_every_dataset_type_and_more_documents(asked):
+    many = {f"many/n{at:02}.md": f"# Note {at}\n\nText.\n" for at in range(25)}
+    with engine_of({"few/a.txt": "One text about bread.\n", **many}) as engine:
         page = asked(engine, "GET", "/")
         assert "26 documents, newest first" in text_of(page)
         assert page.text.count('class="result"') == 10
@@ -280,22 +274,23 @@ def test_every_answer_forbids_scripts_frames_and_other_hosts(asked, engine):
         assert "frame-ancestors 'none'" in policy
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
+    for path in ("/v1/search?query=keys", "/metrics"):  # nor can another site's page include them
+        headers = asked(engine, "GET", path).headers
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["x-content-type-options"] == "nosniff"
     page = asked(engine, "GET", "/?q=keys").text
     assert not re.search(r"<script(?! src=)|style=|\son\w+=|https?://|<style", page)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hostile")
+def hostile():
     text = (
         '---\ntags: ["<b onmouseover=alert(1)>", "\u202egpj.exe"]\n'
         'author: "</dd><script>alert(2)</script>"\n---\n'
         "# <img src=x onerror=alert(3)> \u202etitle\n\n"
         f"<script>document.title='owned'</script> rotate [x](javascript:alert(4)) {'k' * 10_000}\n"
     )
-    write(folder / "notes", **{"<svg onload=alert(5)>_dot_md": text})
-    with LocalEngine(open_library(folder / "home")) as engine:
-        Indexer(engine.library).build(folder / "notes", "notes")
+    with engine_of({"notes/<svg onload=alert(5)>.md": text}) as engine:
         yield engine
 
 
@@ -312,12 +307,6 @@ def test_hostile_titles_paths_metadata_and_passages_are_only_text(asked, hostile
     assert not links(answer, "javascript:")
     assert "<b onmouseover=alert(1)>" in told
     assert "k" * 10_000 in answer.text
-
-
-def test_without_the_page_its_addresses_do_not_exist(engine, sending):
-    bare = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), page=None)
-    for path in ("/", "/login", "/assets/page.js"):
-        assert asyncio.run(sending(bare, "GET", path)).status_code == 404
 
 
 def test_with_a_token_a_browser_signs_in_and_out(asked, engine):
@@ -373,19 +362,7 @@ def test_a_wrong_token_or_cookie_signs_nobody_in(asked, engine):
     assert api.status_code == 401  # the cookie is for the page alone
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.example"},
-        {"origin": "http://127.0.0.1:9999"},  # another server on this machine
-        {"origin": "null"},
-        {"origin": ""},
-        {},
-        {"origin": OWN["origin"], "sec-fetch-site": "cross-site"},
-        {"origin": OWN["origin"], "sec-fetch-site": "same-site"},
-        {"origin": OWN["origin"], "content-type": "text/plain"},
-    ],
-)
+@table("headers")
 def test_no_other_sites_page_may_write(asked, engine, headers):
     kind = {"content-type": OWN["content-type"]}
     answer = asked(
@@ -415,13 +392,6 @@ def test_another_site_may_link_to_the_page_but_not_use_it_in_the_background(aske
     assert asked(engine, "GET", "/?q=keys", headers=early).status_code == 403
     assert asked(engine, "POST", "/v1/search", headers=headers).status_code == 403
     assert asked(engine, "GET", "/sets.jsonl?set=a", headers=headers).status_code == 403
-
-
-def test_no_answer_can_be_included_by_another_sites_page(asked, engine):
-    for path in ("/?q=keys", "/v1/search?query=keys", "/metrics", "/assets/page.js"):
-        answer = asked(engine, "GET", path).headers
-        assert answer["cross-origin-resource-policy"] == "same-origin"
-        assert answer["x-content-type-options"] == "nosniff"
 
 
 def test_pages_of_allowed_origins_may_call_the_api_but_not_read_the_page(asked, engine):

@@ -8,8 +8,9 @@ import pytest
 from catalog.core.files import settings_key
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main, verbs
-from catalog.library.indexing import Indexer
-from fakes import open_library, write
+from fakes import open_library
+from stores import store_of
+from tables import table
 
 _TIMES = re.compile(
     r'(?:in [\d.]+ m?s|\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)'
@@ -17,50 +18,18 @@ _TIMES = re.compile(
 _CACHED = re.compile(r"; query embedding cached|\"(?:entries|hits)\": \d+|'(?:entries|hits)': \d+")
 _VECTOR_ENGINE = re.compile(r"exact(?:, while another process holds the index)?|qdrant-edge[^:;)]*")
 
-COMMANDS = [
-    ["search", "api keys"],
-    ["search", "api keys", "--json", "--explain"],
-    ["search", "api keys", "--explain", "--mode", "lexical", "-k", "1"],
-    ["search", "keys backups", "--doc", "guides/*.md", "--filter", "tag=ops"],
-    ["search", "keys", "--type", "markdown", "--name", "GUIDES"],
-    ["search", "keys", "--type", "pdf"],
-    ["search", "keys \x1b[31m", "--strict"],
-    ["search", ""],
-    ["search", "x", "--mode", "magic"],
-    ["search", "x", "--filter", "color=red"],
-    ["search", "x", "-d", "nope"],
-    ["search", "x", "--doc", "keyz.md"],
-    ["get", "keys.md"],
-    ["get", "notes:keys.md:4-6", "-n"],
-    ["get", "kyes.md"],
-    ["get", "keys.md", "--json"],
-    ["browse"],
-    ["browse", "backups", "--type", "md", "--tag", "ops", "--json"],
-    ["browse", "--name", "100%", "--sort", "size"],
-    ["browse", "--sort", "colour"],
-    ["status"],
-    ["status", "--json"],
-]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served")
-    write(
-        folder / "notes",
-        keys_dot_md="---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
-        guides__backup_dot_md="---\ntags: [ops]\n---\n# Backups\n\nBackups hold no keys.\n",
-        plain_dot_txt="Turnips grow in the garden.\n",
-    )
-    with open_library(folder / "home") as library:
-        Indexer(library).build(folder / "notes", "notes")
-    return folder / "home"
+FILES = {
+    "notes/keys.md": "---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
+    "notes/guides/backup.md": "---\ntags: [ops]\n---\n# Backups\n\nBackups hold no keys.\n",
+    "notes/plain.txt": "Turnips grow in the garden.\n",
+}
 
 
 @pytest.fixture
-def store(built, monkeypatch):
-    monkeypatch.setenv("IDX_HOME", str(built))
-    return built
+def store(monkeypatch):
+    home = store_of(FILES)
+    monkeypatch.setenv("IDX_HOME", str(home))
+    return home
 
 
 @pytest.fixture
@@ -86,7 +55,7 @@ def told(answer):
     return code, *texts
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@table("command")
 def test_a_command_prints_the_same_with_a_server_and_without(
     store, served, run, monkeypatch, command
 ):
@@ -137,7 +106,8 @@ def test_the_way_to_a_server_loads_no_settings(store, served):
         "from catalog.interfaces.cli import main\n"
         "try:\n    main()\nfinally:\n"
         "    print([m for m in ('pydantic', 'sqlalchemy', 'llama_index', 'numpy', "
-        "'fastapi', 'mcp') if m in sys.modules], file=sys.stderr)\n"
+        "'fastapi', 'mcp', 'filelock', 'asyncio', 'ssl', 'email') if m in sys.modules], "
+        "file=sys.stderr)\n"
     )
     with (
         LocalEngine(open_library(store)) as engine,
