@@ -6,31 +6,23 @@ import sys
 import pytest
 
 from catalog.core.errors import RerankError
-from catalog.library.indexing import Indexer
-from fakes import WordEncoder, open_library
+from fakes import WordEncoder
 from scripted import ScriptedReranker, ScriptedSource
+from stores import open_store
 
 ANIMALS = ("badger", "camel", "dingo", "eagle", "ferret", "gibbon")
+ZOO = {
+    f"zoo/{name}.md": f"# The {name}\n\nOne {name} lives in house {number} and eats at noon.\n"
+    for number, name in enumerate(ANIMALS)
+}
 ASKED = ANIMALS[:2]
 OWN_MODEL = "from llama_index.core.llms import MockLLM\nmodel = MockLLM()\n"
 
 
 @pytest.fixture
-def zoo(tmp_path):
-    """A store of six documents."""
-    folder = tmp_path / "zoo"
-    folder.mkdir()
-    for number, name in enumerate(ANIMALS):
-        (folder / f"{name}.md").write_text(
-            f"# The {name}\n\nOne {name} lives in house {number} and eats at noon.\n"
-        )
-    with open_library(tmp_path / "home", vector_engine="flat") as library:
-        Indexer(library).build(folder, "zoo")
-
-
-@pytest.fixture
-def catalog(zoo, tmp_path, monkeypatch, command):
+def catalog(tmp_path, monkeypatch, command):
     """Run the command in this process; exit code, standard output, standard error."""
+    open_store(ZOO, tmp_path).close()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())

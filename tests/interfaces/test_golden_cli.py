@@ -6,17 +6,15 @@ from functools import partial
 import pytest
 
 from catalog.interfaces.cli import golden
-from catalog.library.indexing import Indexer
 from fakes import open_library
+from small_documents import NOTES
+from stores import store_of
 
 
 @pytest.fixture
-def catalog(monkeypatch, command, tmp_path, notes):
+def catalog(monkeypatch, command):
     """Run ``catalog golden``; exit code, standard output, standard error."""
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-    monkeypatch.setattr(golden, "open_library", lambda context: open_library(tmp_path / "home"))
-
+    monkeypatch.setattr(golden, "open_library", lambda context: open_library(store_of(NOTES)))
     return partial(command, "golden")
 
 

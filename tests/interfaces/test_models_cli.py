@@ -84,10 +84,7 @@ def test_a_broken_folder_is_listed_with_what_it_lacks(catalog, package, monkeypa
     code, out, _ = catalog("models", "list")
     assert code == 0
     assert f"{folder}: the folder {folder} holds no tokenizer.json" in out
-
-
-def test_a_static_model_without_a_table_is_listed_as_such(catalog, package, monkeypatch):
-    folder = make_folder(package.parents[1] / "mine", "model.safetensors")
+    folder = make_folder(package.parents[1] / "static", "model.safetensors")
     monkeypatch.setenv("IDX_EMBEDDING__PROVIDER", "static")
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(folder))
     assert "is not a single table of vectors" in catalog("models", "list")[1]

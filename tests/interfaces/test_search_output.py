@@ -1,7 +1,6 @@
 """What ``catalog search`` prints, from answers made by hand."""
 
 import sys
-from typing import NamedTuple
 
 import pytest
 
@@ -33,30 +32,27 @@ RERANKED = FUSED.model_copy(
 )
 
 
-class Told(NamedTuple):
-    out: str
-    err: str
-
-
 @pytest.fixture
 def printed():
-    def run(*results, explain=False, width=None, **more):
-        form = Form(bold=has_styles(sys.stdout), explain=explain, width=width)
-        told = passages_text(answer(*results, **more), form)
-        return Told(told.out, told.err)
+    def run(*results, explain=False, **more):
+        form = Form(bold=has_styles(sys.stdout), explain=explain)
+        return passages_text(answer(*results, **more), form)
 
     return run
 
 
-def test_a_result_is_title_place_number_and_snippet(printed):
-    out, err = printed(result())
-    assert out == (
+def test_a_result_is_title_place_number_and_snippet_and_failed_stages_are_reported(printed):
+    told = printed(result())
+    assert told.out == (
         "[1] Keys > Rotating — notes/keys.md:120-121  likely\n"
         "    Rotate the\n"
         "    API keys\there.\n"
         "\n"
     )
-    assert err.splitlines()[0] == "1 passage in 14 ms"
+    assert told.err.splitlines() == [
+        "1 passage in 14 ms",
+        "catalog: stage vector failed: ConnectionError: no answer",
+    ]
 
 
 def test_passages_that_hardly_match_are_named_with_their_place_and_certainty_alone(printed):
@@ -70,12 +66,6 @@ def test_passages_that_hardly_match_are_named_with_their_place_and_certainty_alo
         "[3] Keys > Rotating — 3.md:120-121  possible\n"
     )
     assert printed(*weak, explain=True).out.count("API keys") == 2
-
-
-def test_failed_stages_are_reported_and_successful_ones_are_not(printed):
-    assert printed(result()).err.splitlines()[1:] == [
-        "catalog: stage vector failed: ConnectionError: no answer"
-    ]
 
 
 def other_place(path, **more):
@@ -106,24 +96,10 @@ def test_a_title_that_is_the_first_heading_is_told_once_and_another_goes_before(
 
 
 def heard(rank, link="talks/lecture.mp4#t=65", media="lecture.mp4", **more):
-    lines = (
-        EvidenceLine(
-            time_start=65.2,
-            time_end=78.0,
-            kind="Audio",
-            speaker=None,
-            text="We then apply batch normalisation...",
-            chunk_id="c1",
-        ),
-        EvidenceLine(
-            time_start=72.0,
-            time_end=72.4,
-            kind="Screen",
-            speaker=None,
-            text="Slide: BatchNorm formula",
-            chunk_id="c2",
-        ),
-    )
+    names = ("time_start", "time_end", "kind", "speaker", "text", "chunk_id")
+    said = (65.2, 78.0, "Audio", None, "We then apply batch normalisation...", "c1")
+    seen = (72.0, 72.4, "Screen", None, "Slide: BatchNorm formula", "c2")
+    lines = tuple(EvidenceLine(**dict(zip(names, one, strict=True))) for one in (said, seen))
     evidence = Evidence(
         media=media, dataset="notes", start=50, end=93, lines=lines, anchors=("c1",), link=link
     )
@@ -229,16 +205,13 @@ def test_an_explained_result_is_a_tree_of_its_parts():
 
 
 def test_without_a_reranker_the_lists_are_the_score():
+    of_rank = FUSED.model_copy(update={"bonus": 0.05, "fusion": "rrf"})
+    assert list(explanation_lines(of_rank))[-1] == "└─ +0.050000  top-rank bonus"
     lines = list(explanation_lines(FUSED.model_copy(update={"bonus": 0.05})))
     assert lines[0] == "score 13.204000 (adaptive)"
     assert lines[1].startswith("├─ +8.102100  lexical")
     assert lines[-1] == "└─ +0.050000  words bonus"
     assert len(lines) == 5
-
-
-def test_a_bonus_is_named_after_what_gave_it():
-    of_rank = FUSED.model_copy(update={"bonus": 0.05, "fusion": "rrf"})
-    assert list(explanation_lines(of_rank))[-1] == "└─ +0.050000  top-rank bonus"
 
 
 def test_a_passage_that_the_reranker_was_not_given_is_not_said_to_be_read():
@@ -257,9 +230,9 @@ def test_a_long_expansion_is_shortened_to_one_line():
 
 
 def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
-    out, err = printed(result(explain=RERANKED), explain=True)
-    assert "    #3fa9c1ab\n    score 0.912400\n    ├─ fused (adaptive)" in out
-    assert err.splitlines() == [
+    told = printed(result(explain=RERANKED), explain=True)
+    assert "    #3fa9c1ab\n    score 0.912400\n    ├─ fused (adaptive)" in told.out
+    assert told.err.splitlines() == [
         "1 passage in 14 ms",
         "lexical  ran           1.2 ms  bm25: 9 passages",
         "vector   failed       12.0 ms  ConnectionError: no answer",

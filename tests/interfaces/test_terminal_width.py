@@ -7,7 +7,6 @@ import pytest
 from rich.cells import cell_len
 
 from catalog.core.results import CatalogEntry, CatalogPage
-from catalog.interfaces.plain_text import shorten, wrap
 from catalog.interfaces.terminal import Form, passages_text, render
 from made_results import answer, result
 
@@ -49,6 +48,7 @@ def test_lines_that_were_broken_to_fit_a_page_flow_into_one_another():
     ]
     lines = snippet(PROSE, 60)
     assert all(cell_len(f"{a} {b.split()[0]}") > 56 for a, b in pairwise(lines))
+    assert "…" not in "".join(lines)
 
 
 def test_lines_that_mean_something_by_themselves_stay_lines():
@@ -91,10 +91,6 @@ def test_a_passage_that_begins_within_a_sentence_says_so_but_no_document_does():
     assert snippet(text, 80) == [text]
 
 
-def test_a_passage_shown_whole_has_no_ellipsis():
-    assert "…" not in "".join(snippet(PROSE, 80))
-
-
 def test_a_word_that_matches_is_bold_on_whichever_line_it_stands():
     at = PROSE.index("answers\nfor")
     lines = snippet(PROSE, 46, bold=True, matches=((at, at + 11),))
@@ -129,19 +125,6 @@ def test_an_emoji_of_several_characters_is_never_parted():
     assert all(line.replace(FAMILY, "") == "" for line in snippet(FAMILY * 20, 40))
 
 
-@pytest.mark.parametrize(
-    ("text", "width"), [("abc", 3), ("密钥", 4), ("e\u0301", 1), ("\u2764\ufe0f", 2), ("가", 2)]
-)
-def test_width_is_in_columns(text, width):
-    assert cell_len(text) == width
-
-
-def test_text_is_shortened_and_wrapped_by_columns():
-    assert shorten("密钥轮换", 7) == "密钥轮…"
-    assert shorten("密钥轮换", 8) == "密钥轮换"
-    assert wrap("a " * 30, 30, "  ")[1] == f"  {'a ' * 13}a"
-
-
 def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_file():
     fields = {
         "source_doc_id": "notes:a/keys.md", "dataset": "notes", "path": "a/keys.md",
@@ -158,7 +141,3 @@ def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_fi
     assert facts == "    md  5 bytes in 1 passage"
     assert max(map(cell_len, summary)) <= 60
     assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())
-
-
-def test_a_line_of_blanks_is_an_empty_line():
-    assert wrap(" " * 100, 40) == wrap("\t ", 40) == [""]

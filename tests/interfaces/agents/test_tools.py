@@ -14,8 +14,8 @@ from catalog.interfaces import guidance
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.mcp import document_uri
 from catalog.interfaces.tools import LISTED_TOOLS, TOOLS, call_tool
-from catalog.library.indexing import Indexer
 from fakes import open_library
+from stores import store_of
 
 KETTLE = {
     "hostile.md": "line",
@@ -202,17 +202,11 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def named(tmp_path_factory):
+def named():
     """Calls of a store whose names have signs; some of them are in a second dataset as well."""
-    folder = tmp_path_factory.mktemp("naming")
-    for dataset, names in {"my.notes": tuple(FILES), "vault": ("a.md",)}.items():
-        for name in names:
-            path = folder / dataset / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(FILES[name])
-    with LocalEngine(open_library(folder / "home")) as opened:
-        for dataset in ("my.notes", "vault"):
-            Indexer(opened.library).build(folder / dataset, dataset)
+    files = {f"my.notes/{name}": text for name, text in FILES.items()}
+    home = store_of(files | {"vault/a.md": FILES["a.md"]})
+    with LocalEngine(open_library(home)) as opened:
         yield lambda tool, /, **given: call_tool(opened, tool, {"dataset": "my.notes", **given})
 
 

@@ -5,8 +5,10 @@ import pytest
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.store.database import Database
-from fakes import open_library, write
+from fakes import open_library
+from stores import open_store
 
+NOTES = {"notes/a.md": "alpha first", "notes/b.md": "alpha second"}
 QUESTIONS = {
     "search": {"query": "alpha", "top_k": 5},
     "get": {"reference": "a.md"},
@@ -19,15 +21,11 @@ QUESTIONS = {
 @pytest.mark.parametrize("verb", QUESTIONS)
 @pytest.mark.parametrize("was_open", [True, False], ids=["open", "fresh"])
 def test_it_is_answered_while_another_process_writes(verb, was_open, tmp_path, monkeypatch):
-    folder, home = tmp_path / "notes", tmp_path / "home"
-    write(folder, a_dot_md="alpha first", b_dot_md="alpha second")
-    with open_library(home) as library:
-        Indexer(library).build(folder, "notes")
-    engine = LocalEngine(open_library(home))
+    engine = LocalEngine(open_store(NOTES, tmp_path))
     if was_open:
         engine.ask("search", QUESTIONS["search"])  # from here on the vector index is its own
-    (folder / "a.md").write_text("alpha changed")
-    with open_library(home) as other:
+    (tmp_path / "notes/a.md").write_text("alpha changed")
+    with open_library(tmp_path / "home") as other:
         Indexer(other).update("notes")
         with other.database.write():
             waits = writes_noted(monkeypatch)
