@@ -43,7 +43,7 @@ GROWING = ("lexical p50", "vector p50", "hybrid p50", "hybrid p95", "memory MB")
 RETURNS = {
     "ours": "passages with snippet, citation, relevance",
     "stock": "nodes with text and score",
-    "v1": "passages with text and score, and their documents read from the store",
+    "v1": "passages with text and score",
     "txtai": "ids and texts with score; of one leg alone: ids with score",
     "haiku": "texts with score",
 }

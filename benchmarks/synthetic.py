@@ -33,7 +33,8 @@ class SyntheticEncoder:
     ) -> None:
         """Embed queries by ``given`` alone, where it is: the real model is not loaded then.
 
-        With ``bodies`` each document has the vector of its last line there.
+        With ``bodies`` each document has the vector of its last line there; a part of one, as v1
+        cuts them, has a made-up one.
         """
         self._real, self._given, self._bodies = real, given, bodies
         self.model = f"synthetic {real.encoder.model}"
@@ -47,7 +48,9 @@ class SyntheticEncoder:
         if texts[0].startswith(prefix):
             return [self._query(text.removeprefix(prefix)) for text in texts]
         if self._bodies is not None:
-            return [self._bodies[body_of(text)] for text in texts]
+            known = self._bodies
+            bodies = [(one, body_of(one)) for one in texts]
+            return [known[body] if body in known else self._direction(one) for one, body in bodies]
         return [self._direction(text) for text in texts]
 
     def _query(self, text: str) -> Any:
