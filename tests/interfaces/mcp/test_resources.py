@@ -4,7 +4,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
-from catalog.core.errors import DocumentNotFoundError, NoStoreError, StoreBusyError
+from catalog.core.errors import DocumentNotFoundError, StoreBusyError
 from catalog.interfaces.calls import document_dict
 from catalog.interfaces.mcp import (
     MAX_BYTES,
@@ -81,14 +81,6 @@ def test_pages_hold_every_document_once(count, pages):
     assert [len(page) for page in found] == pages
     assert sorted(name for page in found for name in page) == sorted(engine.texts)
     assert list_documents(Holding(), "100").next_cursor is None  # they went between two pages
-
-
-def test_without_a_store_there_are_no_resources():
-    class Nothing:
-        def ask(self, verb, asked):
-            raise NoStoreError("no store")
-
-    assert list_documents(Nothing(), None).resources == []
 
 
 @pytest.mark.parametrize("cursor", ["x", "ü", "-1", "1" * 9, "99999999", "0x1", "٥", "W1tb" * 5000])

@@ -19,22 +19,14 @@ from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.running import bearing, http_server, serving, talk
 from interfaces.mcp.signs import wait_for
 from interfaces.mcp.stubs import StubEngine
-from interfaces.mcp.test_stdio import BAD_LINES
+from interfaces.mcp.test_stdio import BAD_LINES, OPENING
+from tables import table
 
 TOKEN = "a secret of sixteen"
 HERE = Address("127.0.0.1", 8181)
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
+INITIALIZE = {"jsonrpc": "2.0", **OPENING[0]}
 
 
 def server():
@@ -54,18 +46,7 @@ def opened(client, **headers):
     return client.post("/mcp", json=INITIALIZE, headers=BEARER | headers)
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"Host": "evil.example"}, 421),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "https://ok.example"}, 200),
-        ({"Origin": "http://localhost:3000"}, 200),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": ""}, 401),
-    ],
-)
+@table("headers, status")
 def test_host_origin_and_token_are_checked(client, headers, status):
     assert opened(client, **headers).status_code == status
 

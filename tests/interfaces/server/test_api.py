@@ -5,8 +5,6 @@ import json
 import logging
 import threading
 
-import pytest
-
 from catalog.core import errors
 from catalog.interfaces.plain_text import json_text
 from tables import table
@@ -65,16 +63,6 @@ def test_a_failure_is_reported_in_one_shape(
     assert said in answer.json()["error"]["message"]
     assert set(answer.json()) == {"error"}
     assert set(answer.json()["error"]) == {"kind", "message"}
-
-
-@pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}])
-def test_a_body_that_is_not_said_to_be_json_is_refused_with_what_to_say(engine, asked, kind):
-    answer = asked(engine, "POST", "/v1/search", headers=kind, content='{"query": "keys"}')
-    assert answer.status_code == 422
-    assert answer.json()["error"] == {
-        "kind": "InputError",
-        "message": "the body was not read: send JSON, with Content-Type: application/json",
-    }
 
 
 @table("kind, status")

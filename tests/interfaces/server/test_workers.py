@@ -11,17 +11,6 @@ from catalog.interfaces.server.workers import Workers
 from catalog.store.database import Database
 
 
-def test_results_and_errors_of_the_work_are_passed_on():
-    async def go():
-        workers = Workers(1, 20)
-        assert await workers.run(lambda: 7) == 7
-        with pytest.raises(ZeroDivisionError):
-            await workers.run(lambda: 1 / 0)
-        assert workers.pending == 0
-
-    asyncio.run(go())
-
-
 def test_a_check_that_fails_is_the_answer_and_the_work_is_not_begun():
     begun = []
 
