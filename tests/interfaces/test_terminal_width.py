@@ -7,6 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from catalog.core.results import CatalogEntry, CatalogPage
+from catalog.interfaces.plain_text import wrap
 from catalog.interfaces.terminal import Form, passages_text, render
 from made_results import answer, result
 
@@ -141,3 +142,7 @@ def test_a_listing_wraps_summaries_and_tells_no_title_that_is_the_name_of_the_fi
     assert facts == "    md  5 bytes in 1 passage"
     assert max(map(cell_len, summary)) <= 60
     assert " ".join(line.strip() for line in summary) == " ".join(fields["summary"].split())
+
+
+def test_a_line_of_blanks_is_an_empty_line():
+    assert wrap(" " * 100, 40) == wrap("\t ", 40) == [""]
