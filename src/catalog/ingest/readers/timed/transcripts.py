@@ -34,8 +34,7 @@ _LINE = re.compile(  # tabs are blanks
         \ *(?:(?:--?|[–—:|])(?=\ |$))?\ *  # and perhaps as in a chat saved by Zoom
         (?=(?-i:From)\ +(?P<from>[^:]{{1,60}}?)(?:\ +to\ [^:]{{1,60}})?\ *:|))"""
 )
-# Alone after a time it is one of a list of frames or chapters.
-_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")
+_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")  # alone after a time: a chapter
 _LOGGED = re.compile(r"<[^<>]{1,40}> |-!- |\W*(?:[\w .-]{1,40}/)?(?:DEBUG|INFO|WARN|ERROR)\b")
 _TITLES = re.compile(
     r"(?i)(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:trans[ck]ript(?:ion|s)?"
@@ -102,7 +101,9 @@ def find_cues(
         is_list = is_dense and len(timed) > 1
         is_told = level > 0 or (is_dense and (is_called or is_named))
         is_told |= is_named and all(time.is_set_off for _, time in timed)
-        if timed and (is_told or (is_list and _is_recording(text, timed))):
+        is_told |= is_list and _is_recording(text, timed)
+        is_said = any(text[line.start + it.cut_end : line.end].strip() for line, it in timed)
+        if timed and is_told and (is_said or last - first > len(timed)):  # else a list of times
             found += _build_cues(text, timed, following.start, excluded, length)
         is_doubtful |= is_list or (level > 0 < last - first and "trans" in heading.title.lower())
     if found or not is_doubtful:
