@@ -100,7 +100,7 @@ def test_every_part_is_imported_from_one_place():
 
 IMPORT = """
 import catalog, catalog.search_v2
-assert not {'llama_index', 'qdrant_client', 'numpy'} & set(sys.modules)
+assert not {{'llama_index', 'qdrant_client', 'numpy'}} & set(sys.modules)
 """
 SEARCH = """
 from catalog import search_v2

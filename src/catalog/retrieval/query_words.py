@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _SCRIPTS = re.compile(f"({UNSPACED.pattern})|{UNSPACED.pattern.replace('[', '[^', 1)}")
 _GAPS = str.maketrans(dict.fromkeys("\t\n\v\f\r\x1c\x1d\x1e\x1f;:()", " "))  # between pieces
 _JOINTS = "-.,_'"  # within a word
-_JOINT = re.compile(r"[-.,_']+\w{1,4}")  # and letters of the next part
+_JOINT = re.compile(r"(?<![-.,_'])[-.,_']++\w{1,4}")  # and letters of the next part
 _UNJOINED = str.maketrans(dict.fromkeys(_JOINTS))
 _PIECES, _SHORT = 20_000, 64  # pieces whose tokens are cached, and the longest of these
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")

@@ -109,6 +109,7 @@ if (byId("ask")) {
     });
   });
   addEventListener("popstate", () => {
+    if (location.hash === "#found") return; // "Skip to results" stays on this page
     byId("q").value = new URLSearchParams(location.search).get("q") || "";
     show(location.pathname + location.search, "");
   });
