@@ -42,7 +42,7 @@ lint: .venv/dev.stamp
 
 # Random kills, damage, faults and texts; CHAOS_SECONDS for each of some twenty loops. A failure names its seed.
 chaos: .venv/dev.stamp
-	IDX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest -q -s tests/reliability tests/ingest/test_bounded_work.py
+	IDX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest -q -s tests/reliability tests/ingest/test_bounded_work.py tests/ingest/test_any_text.py
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/speed.py
