@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 from sqlalchemy import event
 
-from catalog.core.errors import EngineBlockedError, EngineError, UnknownDatasetError
+from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.search_v2.service import SearchServiceV2
@@ -103,20 +103,12 @@ def test_damaged_indexes_are_rebuilt_without_a_folder_or_model(home):
     encoder.down = True
     with open_qdrant_library(home, encoder) as library:
         done = rebuild_indexes(library)
-        assert done == {"docs": {"lexical": 1, "vectors": 2}, "more": {"lexical": 1, "vectors": 2}}
+        assert done == {"docs": 2, "more": 2}
         assert library.indexes.vector("docs").verify() == 0
         assert library.indexes.lexical("docs").verify() == 0
         found = SearchServiceV2(library).search("walrus", dataset="docs", mode="lexical")
         assert [one.path for one in found] == ["a.md"]
         assert all(stage.status != "failed" for stage in found.stages)
-
-
-def test_one_kind_of_index_of_one_dataset_can_be_rebuilt(home):
-    with open_qdrant_library(home) as library:
-        assert rebuild_indexes(library, ["more"], lexical=False) == {"more": {"vectors": 2}}
-        assert rebuild_indexes(library, ["more"], vectors=False) == {"more": {"lexical": 1}}
-        with pytest.raises(UnknownDatasetError):
-            rebuild_indexes(library, ["nope"])
 
 
 def test_a_dataset_removed_while_its_rebuild_waited_gets_no_folder_again(home, monkeypatch):
@@ -142,7 +134,7 @@ def test_words_are_found_after_the_full_text_in_the_store_was_emptied(home):
         with library.database.write() as connection:
             connection.exec_driver_sql("INSERT INTO chunks_fts(chunks_fts) VALUES('delete-all')")
         assert len(service.search("walrus", dataset="docs", mode="lexical")) == 0
-        rebuild_indexes(library, vectors=False)
+        rebuild_indexes(library)
         assert len(service.search("walrus", dataset="docs", mode="lexical")) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -353,47 +353,33 @@ def _attempt(name: str, derive: Callable[[], object], later: dict[str, str]) -> 
         later.setdefault(str(error), f"the {name} will be brought up to date later: {error}")
 
 
-def rebuild_indexes(
-    library: Library,
-    datasets: Sequence[str] = (),
-    *,
-    vectors: bool = True,
-    lexical: bool = True,
-    progress: Progress | None = None,
-) -> dict[str, dict[str, int]]:
-    """Rebuild the indexes of these datasets, by default of all, without the files of the model.
+def rebuild_indexes(library: Library, progress: Progress | None = None) -> dict[str, int]:
+    """Rebuild all indexes from the store, without the files of the model.
 
-    Return for each dataset the points of its ``vectors`` index, and 1 for ``lexical``.
+    Return the number of points in each dataset's vector index.
     """
-    for name in datasets:
-        library.require_dataset(name)
     progress, indexer, database = progress or Silent(), Indexer(library), library.database
-    if lexical:
-        with database.write() as connection:
-            command_full_text(connection, "rebuild")
+    with database.write() as connection:
+        command_full_text(connection, "rebuild")
     stored = embedding_cache.read_stored_model(database)
     library.indexes.close()  # what this process holds of them
-    done: dict[str, dict[str, int]] = {}
+    done: dict[str, int] = {}
     indexes = Indexes(library.settings, database, lambda: stored or library.wanted_model)
     with closing(indexes):
-        for name in datasets or library.datasets():
+        for name in library.datasets():
             progress.start(0, f"rebuilding the indexes of {name}")
             with indexer.hold(name, progress):
                 if name not in library.datasets():  # removed while this waited
                     continue
-                made = done.setdefault(name, {})
-                if lexical:
-                    engine = indexes.lexical(name)
-                    engine.verify()  # what is in the database is forgotten where it is wrong
-                    folder = indexes.folder(name) / engine.name
-                    try:
-                        if folder.exists():
-                            shutil.rmtree(folder)
-                    except OSError as error:
-                        told = describe_os_error(folder, error)
-                        raise StoreError(f"cannot remove {told}") from error
-                    engine.refresh()
-                    made["lexical"] = 1
-                if vectors and stored is not None:
-                    made["vectors"] = indexes.vector(name).rebuild()
+                engine = indexes.lexical(name)
+                engine.verify()  # what is in the database is forgotten where it is wrong
+                folder = indexes.folder(name) / engine.name
+                try:
+                    if folder.exists():
+                        shutil.rmtree(folder)
+                except OSError as error:
+                    told = describe_os_error(folder, error)
+                    raise StoreError(f"cannot remove {told}") from error
+                engine.refresh()
+                done[name] = 0 if stored is None else indexes.vector(name).rebuild()
     return done

@@ -161,7 +161,7 @@ def rebuild(
     keep_settings: bool = Option(
         False, "--keep-settings", help="Keep the settings of each dataset."
     ),
-    indexes: bool = Option(False, "--all", help="Only all indexes, from the store."),
+    indexes: bool = Option(False, "--all", help="Only the indexes, from the store."),
     ray: RayOption = None,
 ) -> Printed:
     """Read and embed every dataset again, for example with another model.
@@ -180,8 +180,7 @@ def rebuild(
 
         with open_library(context) as library, TerminalProgress() as progress:
             done = rebuild_indexes(library, progress=progress)
-        points = {name: made.get("vectors", 0) for name, made in done.items()}
-        lines = [f"{name}: indexes rebuilt, {count:,} points" for name, count in points.items()]
+        lines = [f"{name}: indexes rebuilt, {points:,} points" for name, points in done.items()]
         return Printed(done, lines)
     library = open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
