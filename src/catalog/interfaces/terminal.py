@@ -41,7 +41,7 @@ _QUERY_SHOWN = 60  # characters of an expansion
 _EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _LEAST_TITLE = 8  # columns
 _COPIES_SHOWN = 3
-_HARDLY = 0.05  # relevance below which a passage is only named, as on the page
+HARDLY = 0.05  # relevance below which a passage is only named here, and folded away on the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
         doubt = "low confidence: perhaps none of these passages answers the query"
         yield from (fit(doubt, form.width), "")
     ranks = {result.rank for result in results}
-    strong = max(1, sum(one.relevance >= _HARDLY for one in results))
+    strong = max(1, sum(one.relevance >= HARDLY for one in results))
     shown = len(results) if form.explain else strong
     for number, result in enumerate(results):
         dataset = result.dataset if len(results.datasets) > 1 else ""

@@ -78,14 +78,14 @@ def test_a_document_stands_once_with_headings_and_certainty_at_each_passage(aske
 
 
 def test_passages_that_hardly_match_are_folded_away_but_never_the_best(asked, manual, monkeypatch):
-    monkeypatch.setattr("catalog.interfaces.server.page.search._HARDLY", 1.1)
+    monkeypatch.setattr("catalog.interfaces.server.page.search.HARDLY", 1.1)
     page = asked(manual, "GET", "/?q=oil+the+pump").text
     count = int(re.search(r"<summary>(\d+) more that hardly match</summary>", page)[1])
     folded = page.partition('<details class="weak">')[2].partition('<nav id="facets"')[0]
     assert folded.count('class="rank"') == count == page.count('class="rank"') - 1
     hidden = links(asked(manual, "GET", "/?q=oil+the+pump"), "doc=")[-1].partition("#")[0]
     assert '<details class="weak" open>' in asked(manual, "GET", hidden).text
-    monkeypatch.setattr("catalog.interfaces.server.page.search._HARDLY", 0.0)
+    monkeypatch.setattr("catalog.interfaces.server.page.search.HARDLY", 0.0)
     assert "hardly match" not in asked(manual, "GET", "/?q=oil+the+pump").text
 
 

@@ -12,6 +12,7 @@ from catalog.core.errors import CatalogError
 from catalog.core.text import counted
 from catalog.interfaces.server.page.document import document_view
 from catalog.interfaces.server.page.state import Pairs, State, View
+from catalog.interfaces.terminal import HARDLY
 from catalog.retrieval.citations import format_headings
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
-_HARDLY = 0.05  # relevance below which a passage is folded away
 POOL = 30  # passages or documents whose facets are counted, at least
 PAUSE = "<!-- the search runs -->"
 _VALUES = 8  # of a facet
@@ -84,7 +84,7 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
     answer = ask("search", {**arguments, "explain": True})
     found: list[dict[str, Any]] = answer["results"]
     results = [_result(one, state) for one in found[:shown]]
-    best = [one for one in results if one["relevance"] >= _HARDLY] or results[:1]
+    best = [one for one in results if one["relevance"] >= HARDLY] or results[:1]
     weak = [one for one in results if one not in best]
     view |= {"groups": _grouped(best), "weak": _grouped(weak), "weak_count": len(weak)}
     view["shows_weak"] = shown > SHOWN or any(one["is_open"] for one in weak)
