@@ -398,23 +398,24 @@ class Import:
                         notes.append(self._fill(items, root))
         except InputError as error:
             raise InputError(f"{self.file}, line {self.line}: {error}") from None
-        except OSError as error:
-            raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
         if missing := set(datasets) - names:
             known = ", ".join(sorted(names)) or "none"
             raise InputError(f"{self.file} has no dataset {min(missing)!r}; datasets: {known}")
         return notes
 
     def _lines(self) -> Iterator[_AnyLine]:
-        with self.file.open("rb") as stream:
-            while raw := stream.readline(self.most + 1):
-                self.line += 1
-                if len(raw) > self.most:
-                    setting = "IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES"
-                    raise InputError(f"it is longer than {self.most:,} bytes ({setting})")
-                if raw.strip():
-                    yield _parse(raw)
-                self.advance(len(raw))
+        try:
+            with self.file.open("rb") as stream:
+                while raw := stream.readline(self.most + 1):
+                    self.line += 1
+                    if len(raw) > self.most:
+                        setting = "IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES"
+                        raise InputError(f"it is longer than {self.most:,} bytes ({setting})")
+                    if raw.strip():
+                        yield _parse(raw)
+                    self.advance(len(raw))
+        except OSError as error:
+            raise SourceError(f"cannot read {describe_os_error(self.file, error)}") from error
 
     def _read(self) -> Iterator[_Dataset | NewRevision | _File]:
         """Yield what the lines say of datasets; bind the store to their model."""
