@@ -53,13 +53,12 @@ def main() -> None:
     options = parser.parse_args()
     model = get_model(load_settings().settings.embedding)
     if options.cut:
-        rows = [(text, b"") for file in options.sources for text in _cut(file, options.cut)]
+        texts = [text for file in options.sources for text in _cut(file, options.cut)]
+        rows = [(text, model.encoder.encode([text])[0].tobytes()) for text in texts]
     else:
         with sqlite3.connect(options.sources[0] / "catalog.db") as store:
             rows = store.execute(_ALONE).fetchall()
     random.Random(7).shuffle(rows)
-    if options.cut:
-        rows = [(text, model.encoder.encode([text])[0].tobytes()) for text, _ in rows]
     known = {np.frombuffer(vector, "<f4").tobytes(): text for text, vector in rows}
     lines = [file.read_text(encoding="utf-8").splitlines() for file in options.queries]
     drawn = [random.Random(7).sample(one, options.count // len(lines)) for one in lines]
