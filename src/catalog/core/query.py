@@ -274,7 +274,7 @@ def _is_flag(word: str) -> bool:
 
 
 def cut_position(text: str, limit: int) -> int:
-    """Return where to cut a query: at most at ``limit``, between words if they are short."""
+    """Return where to cut a query: at ``limit``, or before it where a word ends."""
     if len(text) <= limit:
         return len(text)
     end = limit

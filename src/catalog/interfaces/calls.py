@@ -214,7 +214,7 @@ class Engine(Protocol):
         ...
 
     def warm(self) -> None:
-        """Load what the first question would otherwise wait for."""
+        """Load models and indexes, so that the first question does not wait for them."""
         ...
 
     def close(self) -> None:

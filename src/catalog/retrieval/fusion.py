@@ -135,7 +135,7 @@ class FusedHit(NamedTuple):
 
     @property
     def order(self) -> tuple[float, int, Key]:
-        """What fused hits are sorted by; ties go by the best rank in any list."""
+        """The sort key of fused hits; ties are in the order of the best rank in any list."""
         return -self.score, min([part.rank for part in self.contributions]), self.key
 
 

@@ -50,7 +50,7 @@ _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _LETTERS = re.compile(r"[^\W_]+")
 _MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
-_SHARED = 0.1  # of a passage's runs of three words: more of them come from the same text
+_SHARED = 0.1  # of a passage's runs of three words: with more it is a part of the pasted text
 _LONGEST_ENDING = 3  # letters that other forms of a word may have or lack
 _ENDING = re.compile(r"(?<=\w\w)(?:ings?|i?e[sd]|[esy])$")
 
@@ -257,8 +257,8 @@ def find_words(
 ) -> FoundWords:
     """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first.
 
-    A pasted text may be indexed itself: passages that share sentences with it do not count. Every
-    long text has rare words, so none decides; its common words are everywhere, so idf counts.
+    A pasted text may be indexed itself: ``first`` is the best hit that is no part of it. Every long
+    text has rare words, so none decides; its common words are everywhere, so idf counts.
     """
     first, is_pasted = hits[0].seq if hits else None, len(text.split()) > MOST_TYPED
     if is_pasted:

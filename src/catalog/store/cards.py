@@ -162,10 +162,8 @@ def _named_by(
     # FTS5 takes long for long phrases
     if not 0 < len(words) <= MOST_NAME_WORDS or sum(map(len, words)) > _MOST_NAME_CHARS:
         return
-    phrase, columns = (
-        quote(separate_characters(" ".join(words)).strip()),
-        (*_SHOWN, documents.c.title),
-    )
+    phrase = quote(separate_characters(" ".join(words)).strip())
+    columns = (*_SHOWN, documents.c.title)
     _, matching = _matching(connection, phrase, allowed, *columns, is_name=True)
     for id_, file_type, path, dataset, title in connection.execute(matching):
         yield id_, file_type, path, dataset, 2.0 if _is_called(words, title, path) else 1.0

@@ -214,7 +214,7 @@ class TerminalProgress:
             note(f"{'  '.join(filter(None, parts))}\n")
 
     def reach(self, done: int, total: int, doing: str, label: str = "", counts: str = "") -> None:
-        """Show that so many of the total are done; the first call begins this part."""
+        """Show the number done of the total; the first call begins this part."""
         if doing != self._doing:
             self.start(total, doing)
         self.advance(done - self._done, label, counts)

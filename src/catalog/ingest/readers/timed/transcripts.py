@@ -75,7 +75,7 @@ _Timed = Sequence[tuple[Line, LineTime]]
 def find_cues(
     document: ParsedDocument, described: Sequence[Segment], *, is_named: bool, length: float | None
 ) -> tuple[list[TimedCue], str | None]:
-    """Return the cues of every transcript in the body; else why a text that looks like one is none.
+    """Return the cues of every transcript in the body, or the reason why none was read.
 
     ``is_named``: the document names its recording. The last cue lasts to ``length`` or 5 s.
     """
@@ -150,8 +150,8 @@ _WORD = re.compile(r"\W*+\w")
 def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     """Return the JSON's transcript with a line for each cue, ``None`` for other JSON.
 
-    A transcript is a list of objects of which half have text and a start. Of several lists the one
-    with the most text counts; ``items`` or ``words`` beside a longer text are none. Times are
+    A transcript is a list of objects, half of them with text and a start. Of several lists the one
+    with the most text counts; ``items`` or ``words`` do not if another text is longer. Times are
     milliseconds if the last one passes twelve hours or twice the stated length.
     """
     try:
@@ -179,7 +179,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
 
 
 def _lists(top: Mapping[str, Any]) -> Iterator[tuple[int, list[Caption]]]:
-    """Yield the cues of each list with their length, none beside a text longer by half."""
+    """Yield the cues of each list with their length, unless another text is longer by half."""
     results = _map(top.get("results"))
     for holder in (top, results, _map(_map(results.get("channels")).get("alternatives"))):
         texts = [(key, it) for key, it in holder.items() if isinstance(it, str) and " " in it]

@@ -171,7 +171,7 @@ def _keep_long_plain(reading: StateCore) -> None:
 
 
 def _link(target: str, own: str, state: State) -> dict[str, str | int | float]:
-    """Return the attributes of a link in a document: to the web, or to a document beside it."""
+    """Return the attributes of a link in a document: to the web, or to another document."""
     if urlsplit(target).scheme in ("http", "https", "mailto"):
         return {"href": target, "target": "_blank", "rel": "noopener noreferrer"}
     dataset, _, path = own.partition(":")
