@@ -287,7 +287,7 @@ def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipel
     with open_library(tmp_path / "other", **SIZES) as other:
         import_chunks(other, tmp_path / "chunks.jsonl")
         for one in (service, SearchServiceV2(other)):
-            rebuild_indexes(one.library, ["notes"])
+            rebuild_indexes(one.library)
             for word in ("knuth", "credentials", "newlines", "now"):
                 assert len(search(one, word, "lexical")) == 2, word
             (result, *_) = one.retrieve("leaked", dataset="notes", mode="lexical")
