@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
 
-# All tests of under a second of CPU; make test-slow runs the others.
+# All tests of under half a second of CPU; make test-slow runs the others.
 # Compiled modules are kept, or the many processes of the tests would compile them again and again: the first time, beside the type checker, which
 # leaves a core free. As many workers as cores, since each worker reads every test first. In the order of their files, since those of the
 # fewest tests take longest.

@@ -88,6 +88,7 @@ def test_a_wrong_file_is_named_with_its_key(project, agents, text, why):
         agent_of(project, agents(lawyer=text), "lawyer")
 
 
+@pytest.mark.slow
 def test_persona_temperature_and_longest_reply_reach_the_model(project, agents):
     heard = {}
 
@@ -103,6 +104,7 @@ def test_persona_temperature_and_longest_reply_reach_the_model(project, agents):
     assert heard == {"temperature": 0.3, "max_tokens": 64}
 
 
+@pytest.mark.slow
 def test_an_agents_choices_give_way_to_the_calls(project, agents):
     folder = agents(brief='[retrieval]\ntop_k = 1\nmode = "lexical"')
     given = answer(project, folder, agent="brief").results

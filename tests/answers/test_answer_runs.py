@@ -87,6 +87,7 @@ def test_a_run_has_the_metrics_the_passages_and_the_answers(measure):
     assert read_answers(record)["foreign"].reason
 
 
+@pytest.mark.slow
 def test_shown_results_have_intervals_and_no_nuggets_of_a_question(measure):
     run, _ = measure()
     lines = list(answer_run_lines(run))

@@ -70,6 +70,7 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
     assert answer.sentences == answer.citations == ()
 
 
+@pytest.mark.slow
 def test_who_may_see_the_folder_is_told_to_put_a_document_there(service, project):
     folder = str(project.parent / "notes")
     asked = "What is the capital of Mongolia?"

@@ -68,6 +68,7 @@ def without_times(answer):
     return {**answer, "elapsed_ms": 0, "stages": stages}
 
 
+@pytest.mark.slow
 def test_http_gives_the_answer_of_the_command_line(engine):
     answer = posted(engine, CANCEL)
     assert answer.status_code == 200
@@ -119,6 +120,7 @@ def test_agents_have_the_tool_only_where_answers_are_on(engine, with_answers):
         assert answer.structured_content["citations"][0]["reference"].startswith("notes:cancel.md")
 
 
+@pytest.mark.slow
 def test_text_of_documents_is_marked_as_data_for_agents(engine):
     text = ASK.call(engine, CANCEL).text
     assert text.startswith("Between the two documents-")
@@ -134,6 +136,7 @@ BLUEPRINT = "\n\n".join(
 MOBILE = {"kind": "blueprint", "topic": "the cancellation of an order by customers"}
 
 
+@pytest.mark.slow
 def test_http_generates_and_gives_the_draft_of_a_model_that_keeps_to_no_schema(writing):
     made = posted(writing(BLUEPRINT), MOBILE, path="/v1/generate").json()
     assert made["markdown"].startswith("# Overview\n\nCustomers may cancel within")

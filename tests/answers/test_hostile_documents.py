@@ -145,6 +145,7 @@ def test_code_and_addresses_of_the_cited_passage_stay(text):
 MUCH = 400_000  # characters that take hours where each is looked at from each other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "much",
     [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000, "[\\" * 9_000]
@@ -183,6 +184,7 @@ def test_a_reply_is_split_again_only_where_a_sentence_may_have_ended(monkeypatch
     assert sum(split) <= 2 * len(reader.reply)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "much", ["![", "a\u200b.", "![a](<b> ", "e.g. ", "[1]. ", "<thinkx </think>"]
 )

@@ -82,6 +82,7 @@ def ask(service, question=CANCEL, edge="cli", **params):
         return answer_question(service, asking(question, **params))
 
 
+@pytest.mark.slow
 def test_equal_questions_have_one_hash_and_words_are_kept_where_the_settings_say_so(opened):
     service = opened(entries=3)
     for question in ("gone at the next requests", CANCEL, f"  {CANCEL.upper()}"):
@@ -114,6 +115,7 @@ def test_an_entry_has_the_passages_and_times_of_its_answer_and_no_word_of_it(ope
         assert word not in str(row).casefold()
 
 
+@pytest.mark.slow
 def test_time_and_cost_of_a_model_are_reported_and_none_if_unknown(opened):
     prices = {"prices": ("other: 1, 1", "writer: 2.0, 10")}
     answer = ask(opened(writing(RIGHT), prices))
@@ -174,6 +176,7 @@ def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opene
     assert (entry.abstained, entry.profile, failed.errors) == (NOTHING, "balanced", ("InputError",))
 
 
+@pytest.mark.slow
 def test_each_edge_is_reported(opened):
     service = opened()
     engine = Answering(service)
@@ -189,6 +192,7 @@ def test_each_edge_is_reported(opened):
     assert [one.edge for one in logged(service)] == ["mcp", "http", "http"]
 
 
+@pytest.mark.slow
 def test_searches_are_logged_only_if_the_settings_say_so_and_what_no_edge_asked_never(opened):
     params = SearchParams("cancel")
     for verbs, expected in ((("ask",), []), (("ask", "search"), ["search"]), ((), ["search"])):
@@ -215,6 +219,7 @@ def test_a_role_leaves_no_trace_of_what_it_may_not_see(opened):
     assert not hidden & {chunk_id for chunk_id, _ in guest.passages}
 
 
+@pytest.mark.slow
 def test_entries_that_another_writer_keeps_out_wait_and_go_with_the_next(opened, home):
     service = opened()
     ask(service)
@@ -307,6 +312,7 @@ def test_stats_have_percentiles_shares_failures_and_costs():
     assert log_stats([])["abstained"] is None
 
 
+@pytest.mark.slow
 def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     service = opened(query_text=True)
     ask(service)

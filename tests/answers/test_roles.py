@@ -209,12 +209,14 @@ def test_no_verb_shows_a_role_what_it_may_not_see(engine, verb, arguments):
     assert CANARY not in said(engine, verb, {**arguments, "role": "guest"}).casefold()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "arguments"), ASKED)
 def test_a_bound_process_shows_no_more_to_a_caller_that_names_another_role(bound, verb, arguments):
     for role in (None, "guest", "lead"):
         assert CANARY not in said(bound, verb, {**arguments, "role": role}).casefold()
 
 
+@pytest.mark.slow
 def test_the_questions_would_show_it_to_who_may_see_it(engine):
     shown = [CANARY in said(engine, *asked).casefold() for asked in ASKED]
     assert sum(shown) >= len(ASKED) - 2  # all but those of one open document
@@ -365,6 +367,7 @@ def test_odd_levels_of_confidentiality_fail_closed(tmp_path):
         assert seen[f"{at:02}.md"] == [*expected.split(), None], level
 
 
+@pytest.mark.slow
 def test_a_comparison_asks_the_baseline_within_the_role(engine):
     with asked_as("guest"):
         results = engine.service.search(
@@ -483,6 +486,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["secret.md", "r.jsonl", "r.jsonl:1"])
 @pytest.mark.parametrize("verb", ["browse", "search"])
 def test_a_hidden_path_changes_nothing_in_what_a_name_finds(verb, path):

@@ -43,6 +43,7 @@ def test_the_text_of_a_model_is_the_answer_with_its_sources(written):
     assert answer.tokens.is_estimate
 
 
+@pytest.mark.slow
 def test_the_prompt_keeps_rules_apart_from_passages_that_are_marked_as_data(written):
     _, (prompt,) = written(RIGHT)
     assert written(RIGHT)[1] == [prompt]
@@ -78,6 +79,7 @@ def test_a_sentence_that_its_source_does_not_say_is_marked_with_why(written, sen
     assert answer.text.endswith("[unsupported]")
 
 
+@pytest.mark.slow
 def test_a_citation_by_source_or_chunk_is_the_passage_it_names(written):
     answer, _ = written(RIGHT)
     result = answer.results[0]
@@ -100,6 +102,7 @@ def test_a_model_is_asked_once_more_and_told_what_was_wrong_if_so_set(written):
     assert answer.text == "Customers may cancel within 14 days of the order. [1]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsupported", ["mark", "drop", "retry"])
 def test_a_model_without_any_supported_sentence_gives_way_to_the_documents(written, unsupported):
     for said, note in (
@@ -131,6 +134,7 @@ def test_no_model_is_asked_what_the_passages_cannot_answer(written):
     assert (answer.model, prompts) == (None, [])
 
 
+@pytest.mark.slow
 def test_only_what_a_role_sees_is_given_to_the_model(written):
     question = f"{CANCEL} What is the salary of a director?"
     _, (prompt,) = written(RIGHT, question=question)
@@ -152,6 +156,7 @@ class ReadTimeout(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "message"),
     [
@@ -201,6 +206,7 @@ def test_a_model_that_hangs_is_left_behind(project):
     assert answer.sentences
 
 
+@pytest.mark.slow
 def test_a_stream_that_a_server_cuts_is_not_taken_for_the_whole(written, monkeypatch):
     finish = ""
     whole = WritingLLM.stream
@@ -254,6 +260,7 @@ def test_a_model_that_repeats_itself_is_not_read_on(project):
     assert len(written) < 1_000
 
 
+@pytest.mark.slow
 def test_a_slow_reply_has_the_time_of_one_answer(project):
     class Slow(WritingLLM):
         def stream(self, messages, **_):

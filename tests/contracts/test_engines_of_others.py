@@ -75,6 +75,7 @@ def test_our_entry_points_are_those_of_the_table() -> None:
         assert all(callable(entry_points.load_engine(group, name)) for name in engines)
 
 
+@pytest.mark.slow
 def test_a_search_runs_with_the_engines_of_another_package(
     installed: None, tmp_path: Path, notes: Path
 ) -> None:

@@ -225,6 +225,7 @@ def expected(passages: list[Passage], tree: Filter, scope: Scope) -> set[int]:
     }
 
 
+@pytest.mark.slow
 @thorough
 @given(tree=filters, scope=scopes)
 def test_every_reading_answers_what_the_plain_one_says(reading, tree: Filter, scope: Scope):

@@ -193,6 +193,7 @@ def run(folder, code):
     return done.stdout.split("\n")[:-1]
 
 
+@pytest.mark.slow
 def test_a_file_named_like_an_installed_package_is_not_run(tmp_path):
     theirs = "import numpy\nimport tiktoken\ndef find(query):\n    return [query]\n"
     (tmp_path / "theirs.py").write_text(theirs)

@@ -144,6 +144,7 @@ def writing_model(monkeypatch):
     return SERVER
 
 
+@pytest.mark.slow
 @needs_model
 @pytest.mark.filterwarnings("ignore:Qdrant client version")  # of the stand-in's server
 @pytest.mark.parametrize("name", PUBLIC)

@@ -88,6 +88,7 @@ def test_no_module_is_longer_than_a_story():
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
+@pytest.mark.slow
 def test_no_text_that_is_printed_names_a_page_which_an_installed_package_lacks():
     found = []
     for path, tree in trees():

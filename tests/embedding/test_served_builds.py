@@ -64,6 +64,7 @@ def assert_whole(library, server, folder):
     assert len(sent_as_document(server)) == COUNT  # each once, over all runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai", "cohere"])
 def test_a_dataset_is_built_and_searched_through_a_server(tmp_path, server, folder, provider):
     with open_remote(tmp_path / "home", server, provider, price=2.0) as library:
@@ -81,6 +82,7 @@ def test_a_dataset_is_built_and_searched_through_a_server(tmp_path, server, fold
 FAULTS = {"500": status(500), "429": status(429), "cut": cut, "dim": WRONG_DIMENSION, "few": FEWER}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_now_and_then_costs_at_most_a_batch_until_the_next_run(
     tmp_path, server, folder, fault
@@ -94,6 +96,7 @@ def test_a_fault_now_and_then_costs_at_most_a_batch_until_the_next_run(
         assert_whole(library, server, folder)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_costs_few_requests_and_the_next_run_does_the_rest(
     tmp_path, server, folder
 ):
@@ -134,6 +137,7 @@ def test_words_are_searched_though_only_a_server_that_is_down_knows_the_dimensio
         assert library.wanted_model.dim == server.dim
 
 
+@pytest.mark.slow
 def test_a_poisoned_text_is_named_by_its_chunk_each_run_and_the_rest_is_embedded(
     tmp_path, server, folder
 ):
@@ -150,6 +154,7 @@ def test_a_poisoned_text_is_named_by_its_chunk_each_run_and_the_rest_is_embedded
         assert len(sent_as_document(server)) == COUNT - 2
 
 
+@pytest.mark.slow
 def test_a_key_that_is_revoked_midway_stops_the_run_and_loses_nothing(tmp_path, server, folder):
     def revoke(number):
         if number == 3:
@@ -166,6 +171,7 @@ def test_a_key_that_is_revoked_midway_stops_the_run_and_loses_nothing(tmp_path, 
         assert_whole(library, server, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"turn": 5}, {"dim": 32}], ids=["vectors", "dimension"])
 def test_a_failover_to_another_model_midway_stops_the_run_without_its_vectors(
     tmp_path, server, folder, change
@@ -189,6 +195,7 @@ def test_a_failover_to_another_model_midway_stops_the_run_without_its_vectors(
     assert len(stored) == COUNT
 
 
+@pytest.mark.slow
 def test_the_same_model_under_another_name_is_gone_on_with(tmp_path, server, folder):
     def rename(number):
         if number == 3:
@@ -199,6 +206,7 @@ def test_the_same_model_under_another_name_is_gone_on_with(tmp_path, server, fol
         assert Indexer(library).build(folder, "notes").embedded == COUNT
 
 
+@pytest.mark.slow
 def test_a_hybrid_search_goes_by_words_while_the_server_is_down(tmp_path, server, folder):
     with open_remote(tmp_path / "home", server) as library:
         Indexer(library).build(folder, "notes")

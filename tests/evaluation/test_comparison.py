@@ -193,6 +193,7 @@ def test_strata_are_the_queries_of_one_difficulty_or_kind_with_their_number():
     ]
 
 
+@pytest.mark.slow
 def test_the_metrics_shown_are_tested_and_corrected_for_their_number():
     queries, found = real_set()
     result = compared(queries, found, shuffled(found), repeats=0)

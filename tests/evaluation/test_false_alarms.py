@@ -43,6 +43,7 @@ def test_a_gate_at_five_per_cent_fires_in_about_five_per_cent():
     assert shares["ndcg@10 worse by 0.05"] < shares["ndcg@10 worse"]
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_much_worse_raises_no_more_false_alarms():
     # every answer first against second: all differ, all in one direction, and so real
     second = {one.id: ["wrong.md", "right.md"] for one in QUERIES}
@@ -51,6 +52,7 @@ def test_a_candidate_that_is_much_worse_raises_no_more_false_alarms():
     assert alarms(comparison, "ndcg@10 worse", repetitions=400)["ndcg@10 worse"] < 0.094
 
 
+@pytest.mark.slow
 def test_a_search_that_answers_alike_on_both_sides_raises_no_alarm():
     comparison = compared(QUERIES, ranked(1), ranked(1))
     shares = alarms(
@@ -89,6 +91,7 @@ def test_what_cannot_be_decided_is_refused():
         alarms(comparison, "p50_ms > 0")
 
 
+@pytest.mark.slow
 def test_the_lines_say_what_was_dealt_and_how_often_each_gate_fired():
     comparison = compared(QUERIES, ranked(1), ranked(2), repeats=0)
     counted = count_false_alarms(comparison, repetitions=20)

@@ -92,6 +92,7 @@ def test_a_loss_is_shown_by_five_lost_queries_of_which_chance_would_make_one_in_
     assert parse_gate("success@1 worse").decide(outcome(lost=4)).high == pytest.approx(-1 / 200)
 
 
+@pytest.mark.slow
 def test_a_loss_beyond_a_margin_is_shown_by_the_whole_interval_only():
     # 40 of 200 lost, -.2; SE √(.2 · .8 / 200) = .0283: 90 % from -.247 to -.153
     comparison = outcome(lost=40)
@@ -101,6 +102,7 @@ def test_a_loss_beyond_a_margin_is_shown_by_the_whole_interval_only():
     assert not fails("success@1 worse by 0.18", comparison)
 
 
+@pytest.mark.slow
 def test_a_gain_is_no_loss():
     assert not fails("success@1 worse", outcome(lost=0, gained=40))
     assert not fails("success@1 not as good within 0.02", outcome(lost=0, gained=40))
@@ -110,6 +112,7 @@ def test_a_gain_is_no_loss():
 # not as good, not equivalent
 
 
+@pytest.mark.slow
 def test_queries_that_all_stay_rule_out_a_loss_of_three_in_n_and_no_less():
     # rule of three: of 201 (200 and the one that nobody asked) up to 3 may be lost: .0149
     comparison = outcome(lost=0)
@@ -128,6 +131,7 @@ def test_too_few_queries_decide_no_gate(form):
         parse_gate(f"ndcg@10 {form}").decide(few)
 
 
+@pytest.mark.slow
 def test_the_basis_of_a_gate_is_reported_in_words_and_as_data():
     result = parse_gate("success@1 worse").decide(outcome(lost=5))
     assert list(gate_lines([result]))[1].startswith(

@@ -158,6 +158,7 @@ near_queries = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.text() | json_values.map(json.dumps) | near_queries.map(json.dumps), max_size=4))
 def test_any_line_is_a_query_or_a_problem(lines):
     queries, problems = parse_rows(lines)

@@ -207,6 +207,7 @@ def _add(file, start, count):
             queries.append(query(f"q{number}"))
 
 
+@pytest.mark.slow
 def test_two_processes_add_to_one_file_at_once_and_lose_nothing(tmp_path):
     file = tmp_path / "set.jsonl"
     context = multiprocessing.get_context("fork")

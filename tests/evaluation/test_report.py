@@ -97,6 +97,7 @@ def many(count: int, *, better: int = 0, worse: int = 0) -> PipelineComparison:
     )
 
 
+@pytest.mark.slow
 def test_the_verdict_stands_first_with_its_interval_and_in_plain_words():
     comparison = many(40, better=20)
     page = parsed(comparison)
@@ -106,6 +107,7 @@ def test_the_verdict_stands_first_with_its_interval_and_in_plain_words():
     assert re.search(r"it lies between \+0\.\d{3} and \+0\.\d{3} with 95 % confidence", page.text)
 
 
+@pytest.mark.slow
 def test_the_gates_stand_there_with_what_was_decided_and_on_what():
     comparison = many(40, worse=20)
     gates = [parse_gate(text).decide(comparison) for text in ("ndcg@10 worse", "failed > 3")]

@@ -184,6 +184,7 @@ def test_equal_seeds_give_equal_answers():
     assert other.p == pytest.approx(first.p, abs=0.03)
 
 
+@pytest.mark.slow
 def test_ten_thousand_queries_fit_in_little_memory():
     # all draws at once would be 1000 × 10000 numbers of 8 bytes: 80 MB
     before, after = noisy_pair(10_000)

@@ -205,6 +205,7 @@ def test_a_search_that_finds_nothing_or_other_passages_is_told_apart(library):
     assert patterns(library, without_herons) == ("irrelevant",)
 
 
+@pytest.mark.slow
 def test_a_threshold_divides_right_passages_and_foreign_questions(library):
     found = measure(library, suite()).measurements[0].passages[0].cosine
     assert patterns(library, unchanged, threshold=found) == ()
@@ -215,6 +216,7 @@ def test_a_threshold_divides_right_passages_and_foreign_questions(library):
     assert patterns(library, lambda results, _: altered(results, results[1:]), quiet) == ()
 
 
+@pytest.mark.slow
 def test_a_passage_that_the_filters_forbid_is_seen(library):
     filtered = question(kind="filtered", filters=["path=heron.md|yak.md"])
     otter = measure(library, suite(question(query="otter", expected=["path=otter.md"])))

@@ -141,6 +141,7 @@ def test_html_nested_ten_thousand_deep_is_read(tag: str) -> None:
     assert document.text.count("x") == 10_000
 
 
+@pytest.mark.slow
 def test_many_cues_and_frames_are_read() -> None:
     clocks = [format_timecode(at) for at in range(4_000)]
     frames = "".join(f"## Frame at {clock}\n\nslide\n\n" for clock in clocks)

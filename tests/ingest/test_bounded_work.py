@@ -109,6 +109,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "first", "piece", "last"), EVERYDAY)
 def test_what_repeats_and_nests_takes_linear_time(path, first, piece, last):
     def made(size):

@@ -151,6 +151,7 @@ def prose(draw: st.DrawFn) -> ParsedDocument:
     return document(*sections)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(prose())
 def test_prose_of_two_least_sizes_or_more_is_all_inside_the_vaults_band(

@@ -89,6 +89,7 @@ def test_chunks_cover_the_body_in_order_and_none_is_too_large(doc: ParsedDocumen
         assert span.tokens == size(doc, span) <= SIZE
 
 
+@pytest.mark.slow
 @settings(max_examples=33, deadline=None)
 @given(documents())
 def test_every_segment_is_in_chunks_of_its_modality_and_nothing_else_is(
@@ -104,6 +105,7 @@ def test_every_segment_is_in_chunks_of_its_modality_and_nothing_else_is(
                 assert kinds[at] == span.modality
 
 
+@pytest.mark.slow
 @settings(max_examples=33, deadline=None)
 @given(documents())
 def test_cues_are_inside_their_chunk_in_order_and_give_it_its_times(doc: ParsedDocument) -> None:
@@ -151,6 +153,7 @@ def test_windows_of_a_running_transcript_are_about_as_long_as_asked(
     assert sum(len(span.cues) for span in spans) == len(lengths)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(documents())
 def test_pages_are_those_of_the_document(doc: ParsedDocument) -> None:

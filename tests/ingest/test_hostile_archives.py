@@ -30,6 +30,7 @@ def test_a_book_under_another_name_is_read_as_a_book(tmp_path, name):
     assert (parsed.text, parsed.file_type) == ("walrus", "epub")
 
 
+@pytest.mark.slow
 def test_an_archive_of_absurd_ratio_is_refused_before_it_is_unpacked(tmp_path):
     reason = refused(tmp_path, "a.docx", zips.blanks(60_000_000))
     assert reason == "over 200 times its size when unpacked"

@@ -34,6 +34,7 @@ def test_a_file_that_lacks_only_its_end_is_read(tmp_path):
     assert document(tmp_path, "a.pdf", cut).text == "\n\n".join(["The walrus dives."] * 3)
 
 
+@pytest.mark.slow
 def test_very_many_pages_are_read(tmp_path):
     parsed = document(tmp_path, "a.pdf", pdf.many_pages(1_000))
     assert parsed.text == "\n\n".join(["The walrus dives."] * 1_000)
@@ -129,6 +130,7 @@ def test_very_many_characters_on_one_page_are_read(tmp_path):
     assert parsed.text.split() == ("walrus dives deep " * 5 + "and sleeps ").split() * 1_000
 
 
+@pytest.mark.slow
 def test_a_page_of_lone_letters_costs_no_more_than_their_number(tmp_path):
     parsed = document(tmp_path, "a.pdf", pdf.scattered_letters(8_000))
     assert len("".join(parsed.text.split())) > 7_800

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from hostile import texts
 from hostile.reading import document
 
@@ -21,6 +23,7 @@ def test_text_that_no_store_holds_is_replaced_wherever_it_stands(tmp_path):
     document(tmp_path, "a.html", b"<title>&#xd800;&#0;</title><h1>&#55296;x</h1><p>&#0;y</p>")
 
 
+@pytest.mark.slow
 def test_a_page_nested_deeply_is_read(tmp_path):
     page = texts.nested("<div>", "</div>", 100_000, "deep").encode()
     assert document(tmp_path, "a.html", page).text == "deep"

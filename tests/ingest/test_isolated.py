@@ -60,6 +60,7 @@ def slow_notebook():
     return f'{{"nbformat": 4, "cells": [{", ".join([cell] * 100_000)}]}}'.encode()
 
 
+@pytest.mark.slow
 def test_one_worker_serves_file_after_file():
     assert readable() == "# Walrus"
     (first,) = workers()
@@ -98,6 +99,7 @@ def test_a_crash_of_the_reader_is_a_read_error_and_the_next_file_is_read():
     assert readable() == "# Walrus"
 
 
+@pytest.mark.slow
 def test_a_worker_that_died_between_two_files_is_replaced():
     readable()
     (worker,) = workers()
@@ -107,6 +109,7 @@ def test_a_worker_that_died_between_two_files_is_replaced():
     assert workers() != [worker]
 
 
+@pytest.mark.slow
 def test_an_interrupted_read_does_not_answer_the_next_request(monkeypatch):
     def interrupt(line):
         raise KeyboardInterrupt
@@ -130,6 +133,7 @@ def has_text(item):
     return isinstance(item, ParsedDocument)
 
 
+@pytest.mark.slow
 def test_records_are_sent_as_they_are_read():
     lines = b"".join(b'{"_id": "%d", "text": "walrus %s"}\n' % (n, b"a" * 900) for n in range(999))
     limits = replace(DEFAULT_LIMITS, seconds=5)

@@ -138,6 +138,7 @@ def test_an_attachment_that_ends_its_process_costs_only_itself(tmp_path, read, m
     assert [(it.path[-7:], it.reason) for it in items[5:]] == [("bad.csv", damaged)]
 
 
+@pytest.mark.slow
 def test_of_many_parts_the_first_thousand_are_read(read):
     parts = (f"Content-Type: text/csv; name={n}.csv\n\na;{n}" for n in range(1_200))
     documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *parts))

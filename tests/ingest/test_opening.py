@@ -44,6 +44,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(tmp_pat
             list(read_file(path, path.name))
 
 
+@pytest.mark.slow
 def test_json_lines_are_streamed_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(f'{{"_id": "{number}", "text": "x"}}\n' for number in range(2000)))

@@ -255,6 +255,7 @@ def open_bytes(data: bytes, limits: ReadLimits) -> Archive:
     return open_archive(io.BytesIO(data), limits)
 
 
+@pytest.mark.slow
 def test_an_archive_is_refused_by_its_declared_sizes() -> None:
     limits = replace(DEFAULT_LIMITS, unpacked_bytes=1000, document_bytes=5000)
     with pytest.raises(ReadError, match="over 1,000 bytes when unpacked"):

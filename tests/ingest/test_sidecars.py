@@ -271,6 +271,7 @@ def test_a_sidecar_of_no_file_is_named_and_not_indexed(library, folder):
     assert paths(library) == {"a.txt"}
 
 
+@pytest.mark.slow
 def test_each_change_of_a_metadata_file_reaches_its_document_and_embeds_nothing(
     library, folder, encoder
 ):
@@ -355,6 +356,7 @@ def each_in_a_folder(folder, contents):
     return sidecars, {f"{path.parent.name}/a.txt" for path in sidecars}
 
 
+@pytest.mark.slow
 def test_a_broken_metadata_file_makes_no_document_visible(library, folder):
     sidecars, documents = each_in_a_folder(folder, BROKEN.values())
     report = build(library, folder)
@@ -457,6 +459,7 @@ def state_rightly(folder, names):
         put(folder, {f"{number}/{right}": "confidentiality: public\n"})
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_metadata_file_closes_its_documents_unless_the_file_is_there(library, folder):
     closed = beside(folder, COPIES)
     build(library, folder)
@@ -467,6 +470,7 @@ def test_a_copy_of_a_metadata_file_closes_its_documents_unless_the_file_is_there
     assert paths(library, filters="confidentiality=public") == closed
 
 
+@pytest.mark.slow
 def test_a_metadata_file_with_another_ending_is_named_and_makes_its_documents_unreadable(
     library, folder
 ):

@@ -34,6 +34,7 @@ def age(folder: Path) -> None:
         os.utime(path, (1_600_000_000, 1_600_000_000))
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
@@ -44,6 +45,7 @@ def test_a_build_indexes_every_document_and_says_what_it_did(tmp_path, notes):
         assert paths(library, "bake bread")[0] == "bread.txt"
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, notes, monkeypatch):
     age(notes)
@@ -58,6 +60,7 @@ def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, no
         assert second.embedded_chunks == first.embedded_chunks == first.chunks
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     tmp_path, notes, monkeypatch
@@ -184,6 +187,7 @@ def generation(library):
         return connection.exec_driver_sql("SELECT generation FROM datasets").scalar()
 
 
+@pytest.mark.slow
 @both_stores
 def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path, notes):
     encoder = WordEncoder()
@@ -281,6 +285,7 @@ def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
         assert (report.removed, report.documents, report.unchanged) == (1, 1, 1)
 
 
+@pytest.mark.slow
 @both_stores
 def test_records_stay_when_their_file_is_renamed(tmp_path):
     (tmp_path / "notes").mkdir()
@@ -298,6 +303,7 @@ def test_records_stay_when_their_file_is_renamed(tmp_path):
         assert (report.documents, report.added, report.removed) == (1, 1, 2)
 
 
+@pytest.mark.slow
 @both_stores
 def test_the_first_record_of_an_id_is_indexed_and_the_second_is_named(tmp_path):
     folder = tmp_path / "notes"
@@ -337,6 +343,7 @@ def test_a_record_that_moved_to_another_file_is_found_after_the_next_update_at_t
             assert paths(library, "pears", mode="lexical") == ["2"]
 
 
+@pytest.mark.slow
 @both_stores
 def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_path, notes):
     def ids(home):
@@ -350,6 +357,7 @@ def test_two_builds_of_the_same_files_give_the_same_ids_in_the_same_order(tmp_pa
     assert len(ids("three")) >= 3
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_store_refuses_another_models_vectors_and_names_the_way_out(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
@@ -430,6 +438,7 @@ def test_a_folder_without_a_file_to_index_is_named(tmp_path):
         assert f"{tmp_path / 'notes'} has no file to index" in note
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_date_in_the_file_name_counts_before_the_files_time_and_after_the_documents_own(tmp_path):
     write(
@@ -524,6 +533,7 @@ def test_of_two_failing_passages_the_one_that_recovers_is_found(tmp_path):
         assert [hit.heading_path for hit in results] == [("turnips",)]
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
     """It ends the run; nothing is noted as done that was not published, so the next run does it."""
@@ -606,6 +616,7 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
         assert Indexer(library).update("notes").embedded == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ReadError("cut off"), TransientReadError("no answer"), IndexError("odd document")]
 )
@@ -642,6 +653,7 @@ def test_a_file_dated_after_the_year_2262_is_indexed_without_a_date(tmp_path):
         assert (entry.path, entry.modified) == ("a.md", None)
 
 
+@pytest.mark.slow
 def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
     page = "<title>T</title><h1>Alpha</h1><p>A walrus.</p>"
     write(tmp_path / "notes", a_dot_html=page)
@@ -653,6 +665,7 @@ def test_a_change_of_the_headings_alone_is_noticed(tmp_path):
         assert hit.heading_path == ()
 
 
+@pytest.mark.slow
 @both_stores
 def test_a_file_that_an_interrupted_run_published_is_forgotten_when_it_goes(tmp_path):
     class Impatient:

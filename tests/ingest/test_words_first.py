@@ -146,6 +146,7 @@ def test_passages_embedded_before_ctrl_c_are_not_embedded_again(tmp_path):
         assert SearchServiceV2(library).search("word3", dataset="notes").notes == ()
 
 
+@pytest.mark.slow
 def test_a_vector_reaches_every_dataset_that_waits_for_it(tmp_path, folder):
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:
@@ -280,6 +281,7 @@ def test_a_run_that_pauses_leaves_the_rest_to_the_next_and_a_change_comes_before
         assert len(encoder.texts) == len(set(encoder.texts)) == 8
 
 
+@pytest.mark.slow
 def test_short_documents_share_their_statements(tmp_path):
     """Statements, not the model, were most of the cost of a document of twenty words."""
     for number in range(90):

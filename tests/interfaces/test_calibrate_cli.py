@@ -66,6 +66,7 @@ def relevances(answer):
     return [one["relevance"] for one in answer["results"]]
 
 
+@pytest.mark.slow
 def test_searches_tell_a_relevance_that_is_fitted_to_the_labels_until_it_is_undone(
     catalog, labelled
 ):
@@ -96,6 +97,7 @@ def test_searches_tell_a_relevance_that_is_fitted_to_the_labels_until_it_is_undo
     assert relevances(found(catalog)) == before
 
 
+@pytest.mark.slow
 def test_a_fit_that_does_not_win_is_not_kept_and_said_so(catalog, tmp_path):
     before = relevances(found(catalog))
     drawn, file = Random(1), tmp_path / "noise.jsonl"  # answers that no score could tell
@@ -127,6 +129,7 @@ def test_labelled_queries_or_undo_but_not_both(catalog, arguments):
     assert "give the labelled queries, or --undo" in " ".join(err.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_a_calibration_is_of_searches_with_vectors_or_by_words(catalog, labelled):
     hybrid, lexical = found(catalog), found(catalog, "--mode", "lexical")
     assert catalog("golden", "calibrate", "--golden", labelled)[0] == 0

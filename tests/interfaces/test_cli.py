@@ -78,6 +78,7 @@ def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, shared):
     assert "vector" in err
 
 
+@pytest.mark.slow
 def test_a_query_that_is_cut_or_excludes_says_so(catalog, shared):
     _, _, err = catalog("search", "keys " * 1000)
     assert "query cut from 4,999 to 2,000 characters" in err
@@ -289,6 +290,7 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     assert err.startswith("0 of 2 documents (2 md) in ")
 
 
+@pytest.mark.slow
 def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(catalog, notes):
     catalog("index", "build", notes, "-d", "notes", "--preset", "vault")
     made = "made with preset vault (chunk_overlap 60, chunk_min_size 300)"
@@ -362,6 +364,7 @@ def test_help_and_import_load_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(
     catalog, notes, monkeypatch
 ):
@@ -419,6 +422,7 @@ except BaseException as error:
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "happens"),  # typer is of all commands, sqlalchemy of this one
     [*(("typer", one) for one in WHILE_IMPORTED), ("sqlalchemy", "in a class")],
@@ -434,6 +438,7 @@ def test_ctrl_c_while_packages_are_imported_ends_with_130(tmp_path, package, hap
     assert done.stderr == "catalog: interrupted\n"
 
 
+@pytest.mark.slow
 def test_an_error_that_is_no_ctrl_c_stays_what_it_is(tmp_path):
     (tmp_path / "sqlalchemy.py").write_text("raise OSError('broken')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

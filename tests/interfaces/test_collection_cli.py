@@ -54,6 +54,7 @@ def test_doubt_missing_fields_and_stages_are_reported(catalog, server, monkeypat
     assert (code, out) == (0, f"No passage of {NAME!r} is near 'robot'.\n")
 
 
+@pytest.mark.slow
 def test_a_check_says_what_is_there_and_fails_where_the_model_does_not_fit(
     catalog, server, monkeypatch
 ):

@@ -62,6 +62,7 @@ def golden(tmp_path):
 MEASURE = ("eval", "--each-stage", "--repeats", "0", "--top-k", "30")
 
 
+@pytest.mark.slow
 def test_each_stage_is_changed_alone_and_compared_with_the_search_as_it_is_set(
     catalog, golden, reranker
 ):
@@ -126,6 +127,7 @@ def test_with_a_language_model_expansion_is_a_stage_too(
     assert asked == {f"where does the {name} live" for name in ASKED} | {"warm up"}
 
 
+@pytest.mark.slow
 def test_a_missing_reranker_is_left_out_and_the_other_stages_are_measured(
     catalog, golden, monkeypatch
 ):

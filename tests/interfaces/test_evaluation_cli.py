@@ -128,6 +128,7 @@ def test_a_call_that_cannot_work_says_why_and_records_nothing(catalog, few, aske
 # compare
 
 
+@pytest.mark.slow
 def test_compare_says_first_which_is_better_and_then_why(catalog, golden, tmp_path):
     report = tmp_path / "report.html"
     asked = ("compare", "--golden", golden, *LAST_LEXICAL, "--report")
@@ -167,6 +168,7 @@ def test_compare_puts_v1_which_is_indexed_once_against_v2_by_default(catalog, go
     assert (code, "has no index" in err) == (0, False)
 
 
+@pytest.mark.slow
 def test_runs_are_written_as_files_that_can_be_compared_again(catalog, golden, tmp_path):
     folder = tmp_path / "runs"
     named = ("--baseline", "own_zoo:sometimes", "--candidate", "lexical")
@@ -185,6 +187,7 @@ def test_runs_are_written_as_files_that_can_be_compared_again(catalog, golden, t
     assert told["runs"]["baseline"]["latency"] is None
 
 
+@pytest.mark.slow
 def test_a_recorded_run_can_be_the_baseline(catalog, golden):
     catalog("eval", "--golden", golden, "--mode", "lexical")
     (run,) = recorded(catalog)
@@ -195,6 +198,7 @@ def test_a_recorded_run_can_be_the_baseline(catalog, golden):
     assert out.startswith(f"No difference between lexical and lexical ({run['id']}) is shown")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [("compare", *LAST_LEXICAL), ("eval", "--mode", "lexical")])
 def test_labels_without_a_document_and_queries_without_a_label_are_reported(catalog, golden, asked):
     gone = [{"path": f"gone/{n:02}.md", "grade": 1} for n in range(12)]
@@ -215,6 +219,7 @@ def test_labels_without_a_document_and_queries_without_a_label_are_reported(cata
     assert json.loads(catalog(*asked, "--golden", golden, "--json")[1])["warnings"][:2] == doubts
 
 
+@pytest.mark.slow
 def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden):
     base = ["compare", "--golden", golden, *FIRST_LAST]
     gates = ["--fail-if", "ndcg@10 worse by 0.5", "--fail-if", "r@100 not as good within 0.1"]
@@ -312,6 +317,7 @@ def asked(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 def test_reuse_asks_only_what_has_not_been_asked_or_changed(catalog, few, asked, tmp_path):
     base = ["eval", "--golden", few, "--mode", "vector"]
     catalog(*base)
@@ -362,6 +368,7 @@ def test_a_dataset_that_changes_while_it_is_asked_is_not_measured(catalog, few, 
     assert recorded(catalog) == []
 
 
+@pytest.mark.slow
 def test_a_recorded_run_keeps_its_failures_and_is_not_compared_with_other_queries(catalog, golden):
     catalog("eval", "--golden", golden, "--backend", "own_zoo:broken")
     run = f"run:{recorded(catalog)[0]['id']}"
@@ -378,6 +385,7 @@ def test_a_recorded_run_keeps_its_failures_and_is_not_compared_with_other_querie
     assert (code, "measure again" in err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_shallow_recorded_run_is_not_compared_deeper(catalog, few):
     catalog("eval", "--golden", few, "--mode", "lexical", "--top-k", "5")
     run = f"run:{recorded(catalog)[0]['id']}"
@@ -391,6 +399,7 @@ def test_a_shallow_recorded_run_is_not_compared_deeper(catalog, few):
 # runs
 
 
+@pytest.mark.slow
 def test_runs_are_listed_shown_and_told_apart(catalog, golden, few):
     assert "No run is recorded yet" in catalog("runs", "list")[1]
     catalog("eval", "--golden", golden, "--backend", "own_zoo:last", "--backend", "lexical")

@@ -67,6 +67,7 @@ def validate(built, tmp_path, monkeypatch, command):
     return run
 
 
+@pytest.mark.slow
 def test_a_dataset_that_keeps_its_limits_is_ready_and_the_exit_code_says_so(validate):
     code, out, err = validate(SUITE, "--preset", "book")
     assert code == 0, err
@@ -77,6 +78,7 @@ def test_a_dataset_that_keeps_its_limits_is_ready_and_the_exit_code_says_so(vali
     assert "preset book, mode hybrid, embedding model words" in out
 
 
+@pytest.mark.slow
 def test_one_that_does_not_is_not_ready_and_the_report_says_why(validate, tmp_path):
     strict = SUITE.replace("search_p95_ms = 60000", "search_p95_ms = 0.001")
     report = tmp_path / "report.md"

@@ -81,6 +81,7 @@ def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
         assert "--preset" not in str(of_no_preset.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["qdrant", "flat"])
 @pytest.mark.parametrize("change", [rebuild_with_other, put_back_a_copy_of_other])
 def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, change):

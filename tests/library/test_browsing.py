@@ -321,12 +321,14 @@ def phrases(store_kind, tmp_path_factory):
         yield library
 
 
+@pytest.mark.slow
 @table("phrase, found", list)
 def test_a_phrase_is_found_whole_and_a_number_as_written(phrases, phrase, found):
     page = DocumentCatalog(phrases).query(containing=[phrase])
     assert [entry.path.split(".")[0] for entry in page.entries] == found
 
 
+@pytest.mark.slow
 def test_documents_that_contain_words_are_all_listed_with_their_places(tmp_path):
     files = {
         "d/a.md": "# Deeds\n\nAn indemnity clause protects.\n\n## More\n\nNo indemnity here.\n",

@@ -104,6 +104,7 @@ def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_p
     assert allowed.stopped is None
 
 
+@pytest.mark.slow
 def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest(opened, folder):
     made = {"chunk_size": 100, "embed_prefix_doc": "made: ", "embed_context": False}
     Indexer(opened(**made)).build(folder, "docs")
@@ -117,6 +118,7 @@ def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest
     assert cut(opened()) == cut(whole)
 
 
+@pytest.mark.slow
 def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
@@ -131,6 +133,7 @@ def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     assert "3 of 3" in Indexer(first).update("docs").notes[0]
 
 
+@pytest.mark.slow
 def test_a_run_that_applies_settings_and_ends_midway_is_continued_by_any_update(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
@@ -162,6 +165,7 @@ def test_a_run_that_waited_for_another_goes_by_what_that_one_noted(opened, folde
     assert Indexer(first).stats("docs").settings["chunk_size"] == 60
 
 
+@pytest.mark.slow
 def test_a_rebuild_applies_the_settings_or_keeps_those_of_each_dataset(opened, folder):
     first, second = opened(chunk_size=100), opened(chunk_size=60)
     Indexer(first).build(folder, "docs")
@@ -173,6 +177,7 @@ def test_a_rebuild_applies_the_settings_or_keeps_those_of_each_dataset(opened, f
     assert Indexer(second).stats("docs").settings["chunk_size"] == 60
 
 
+@pytest.mark.slow
 def test_another_model_is_refused_as_ever_and_a_rebuild_keeps_the_cut(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
@@ -210,6 +215,7 @@ def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     assert Indexer(vault).stats("docs").preset == "vault"
 
 
+@pytest.mark.slow
 def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
@@ -227,6 +233,7 @@ def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, fol
     assert Indexer(second).update("docs", apply_settings=True).updated == 3
 
 
+@pytest.mark.slow
 def test_a_preview_lists_the_changes_of_an_update_and_changes_no_byte(opened, folder, tmp_path):
     (folder / "empty.md").write_text("")
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")

@@ -203,6 +203,7 @@ def test_a_citation_names_of_several_documents_those_that_have_its_place(ask):
         ask("get", reference="[source: Twin, lines 1-2]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ["page.html", "talk.mp4:0:10-0:25", "records.jsonl:3-9"])
 def test_a_part_that_is_cut_has_the_numbers_of_the_file(ask, reference):
     whole = ask("get", reference=reference)

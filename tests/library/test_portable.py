@@ -159,6 +159,7 @@ def test_every_exported_passage_says_how_it_was_made(made, lines):
     assert {version.partition(":")[0] for version in made_by} == {pipeline}
 
 
+@pytest.mark.slow
 def test_searches_citations_and_documents_are_the_same_and_nothing_is_to_be_updated(made, opened):
     encoder = WordEncoder()
     library = opened(encoder=encoder)
@@ -192,6 +193,7 @@ def test_without_vectors_the_model_embeds_what_the_file_holds(made, opened):
         assert rows_of(library) == rows_of(original)
 
 
+@pytest.mark.slow
 def test_what_a_model_that_is_down_leaves_is_embedded_when_the_import_is_run_again(made, opened):
     encoder = unable()
     library = opened(encoder=encoder)
@@ -294,6 +296,7 @@ def test_the_lines_have_the_names_of_the_canonical_form(lines):
     assert passage["heading_path"][0] == "Guide — é"
 
 
+@pytest.mark.slow
 def test_a_store_goes_from_a_file_to_postgres_and_is_written_out_as_the_same_bytes(made, tmp_path):
     with in_place_of_files(), open_library(tmp_path / "home", unable()) as library:
         assert import_chunks(library, made / "whole.jsonl").added == 7

@@ -81,6 +81,7 @@ def test_an_update_while_the_server_is_down_is_kept_and_applied_later(server, li
     assert server.client.count("mine.notes").count == 3
 
 
+@pytest.mark.slow
 def test_doctor_reports_whether_the_server_answers(server, library):
     def checks():
         return {check.name: check for check in diagnose(library)}

@@ -56,6 +56,7 @@ def rows(library):
     return {name: count for name, count in counts.items() if count and "version" not in name}
 
 
+@pytest.mark.slow
 @pytest.mark.both_stores
 @pytest.mark.parametrize(
     ("words", "vectors"), [*(("bm25", engine) for engine in LOCAL), ("fts", LOCAL[0])]
@@ -180,6 +181,7 @@ def test_one_that_is_being_indexed_is_left_alone(tmp_path):
         assert search(library, "notes")[0] == "walrus.md"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
 def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
     with qdrant_protocol(monkeypatch) as server:
@@ -197,6 +199,7 @@ def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
             assert search(library, "notes")[0] == "walrus.md"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
 def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatch):
     monkeypatch.setattr(qdrant, "ATTEMPTS", 1)

@@ -61,6 +61,7 @@ def test_vectors_that_carry_meaning_agree_with_the_words(tmp_path):
         assert service.parts.balance("notes").shift == 0.0
 
 
+@pytest.mark.slow
 def test_vectors_of_other_passages_do_not_agree(tmp_path):
     library, _ = open_topics(tmp_path, WordEncoder())
     with library:
@@ -103,6 +104,7 @@ class WordsOfOthers:
         return Hits(others, hits.spread)
 
 
+@pytest.mark.slow
 def test_words_that_find_other_passages_count_for_nothing(tmp_path, monkeypatch):
     library, _ = open_topics(tmp_path, WordEncoder())
     with library:

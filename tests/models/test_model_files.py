@@ -111,6 +111,7 @@ def test_a_linked_folder_is_a_folder_and_a_link_to_nowhere_a_missing_file(tmp_pa
         embedding(str(folder), "fastembed").require()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["../secret", "a/../../secret", "..--secret/x", "a--b/c", "~/x", "a/b/c", "", "x\0y"]
 )

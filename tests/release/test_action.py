@@ -173,6 +173,7 @@ def test_documents_that_cannot_be_indexed_end_it_before_anything_is_measured(job
     assert "**It could not be run.**" in github.comments[0]["body"]
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_the_comment_of_the_first_among_many(job, github):
     for number in range(150):
         github.add(f"comment {number}", "User")

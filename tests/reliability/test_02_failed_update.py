@@ -85,6 +85,7 @@ def test_an_update_whose_model_fails_at_a_random_call_is_finished_by_the_next(tm
             assert answers(library, "alpha", "lexical") == {}, f"IDX_TEST_SEED={seed}"
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_hides_no_change_and_no_answer(tmp_path, folder, monkeypatch):
     """Files keep the times of a right clock; the run's own clock goes back and forth by years."""
     for seed in seeds():

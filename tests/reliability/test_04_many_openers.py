@@ -11,6 +11,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 from processes import Forked
@@ -92,6 +94,7 @@ def test_eight_processes_open_a_new_store_at_once_and_make_it_once(tmp_path):
     assert {path.stat().st_mode & 0o077 for path in home.iterdir()} == {0}
 
 
+@pytest.mark.slow
 def test_readers_get_whole_answers_and_no_error_while_a_writer_works(tmp_path):
     home, folder, stop = tmp_path / "home", tmp_path / "notes", tmp_path / "stop"
     write(folder, still_dot_md="alpha still", moving_dot_md="alpha moving version 0")

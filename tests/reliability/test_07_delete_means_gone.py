@@ -66,6 +66,7 @@ def answers(library):
     yield exported.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["bm25", "fts"])
 def test_after_a_deletion_a_reopening_and_a_rebuild_nothing_of_it_is_left(tmp_path, folder, engine):
     home = tmp_path / "home"
@@ -92,6 +93,7 @@ def test_after_a_deletion_a_reopening_and_a_rebuild_nothing_of_it_is_left(tmp_pa
         assert [text for text in answers(library) if SECRET in text] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["bm25", "fts"])
 def test_after_a_dataset_is_removed_nothing_of_it_is_left(tmp_path, folder, engine):
     home = tmp_path / "home"

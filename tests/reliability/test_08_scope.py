@@ -197,6 +197,7 @@ def test_without_a_scope_every_surface_holds_the_words_that_are_watched_for(engi
     assert foreign(str(engine.ask("browse", {"dataset": "notes"}))) >= {"zqxa", "zqxc", "zqxg"}
 
 
+@pytest.mark.slow
 def test_no_search_gives_a_word_from_outside_its_scope(engine):
     @given(scoped_searches())
     def holds(params):
@@ -210,6 +211,7 @@ def test_no_search_gives_a_word_from_outside_its_scope(engine):
     check(holds)
 
 
+@pytest.mark.slow
 def test_a_search_finds_and_notes_what_it_would_if_the_rest_were_not_there(stores):
     @given(scoped_searches())
     def holds(params):
@@ -228,6 +230,7 @@ def test_a_search_finds_and_notes_what_it_would_if_the_rest_were_not_there(store
     check(holds, examples=20)
 
 
+@pytest.mark.slow
 def test_no_tool_of_an_agent_gives_a_word_from_outside_its_scope(engine):
     tools = ("search", "vsearch", "query")
 
@@ -255,6 +258,7 @@ def http(engine):
         yield client
 
 
+@pytest.mark.slow
 def test_no_http_answer_holds_a_word_from_outside_its_scope(http):
     @given(scoped_searches(), st.booleans())
     def holds(params, posts):
@@ -287,6 +291,7 @@ def test_no_http_listing_holds_a_word_from_outside_its_filters(http):
     check(holds)
 
 
+@pytest.mark.slow
 def test_no_listing_counts_or_names_what_its_filters_hide(stores):
     listings = st.fixed_dictionaries(
         {"dataset": st.just("notes"), "filters": st.sampled_from((*OPEN_FILTERS, ["path~open/",
@@ -361,6 +366,7 @@ class Engines:
         return rows
 
 
+@pytest.mark.slow
 def test_scopes_and_filters_are_sets_that_every_engine_reads_alike(engine, names):
     engines = Engines(engine)
     every = [*names[0], *names[1], "notes:gone.md"]

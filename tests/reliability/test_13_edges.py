@@ -92,6 +92,7 @@ def test_a_request_whose_rest_does_not_come_is_ended(half):
         assert b"RequestTimeout" in answer
 
 
+@pytest.mark.slow
 def test_hundreds_of_half_sent_requests_delay_no_other_request():
     with serving() as port, ExitStack() as stack:
         for text in (HALF_HEAD, HALF_BODY) * (MAX_CONNECTIONS // 2):

@@ -430,6 +430,7 @@ def test_every_format_is_opened():
     assert missing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_words_stand_where_the_citation_says(engine, folder, name):
     for word in WORDS:

@@ -140,6 +140,7 @@ def test_without_asking_nothing_is_compared(service):
     assert "comparison" not in answer.to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
     from catalog.core.settings import load_settings

@@ -183,6 +183,7 @@ def test_the_dataset_may_be_said_as_in_the_design(service):
         builder.build_pipeline("../notes")
 
 
+@pytest.mark.slow
 def test_a_llama_index_splitter_cuts_and_offsets_stay_exact(service):
     lines = "".join(f"line {n % 3} of a log that repeats itself\n" for n in range(40))
     splitter = SentenceSplitter(chunk_size=30, chunk_overlap=6)

@@ -76,6 +76,7 @@ class Leaves(TransformComponent):
         return get_leaf_nodes(nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [LINES, "\n".join([*["Same words again."] * 60, LINES])])
 def test_nodes_of_a_hierarchy_are_cited_at_their_lines(service, text):
     nodes = run(service, LEVELS, text=text)

@@ -218,6 +218,7 @@ def test_a_retriever_is_narrowed_by_stock_filters_and_documents(service):
         assert set(paths(CatalogRetriever("notes", **narrow).retrieve("the keys"))) == allowed
 
 
+@pytest.mark.slow
 def test_a_value_that_no_document_has_finds_nothing(service):
     said = {"tags": "ops", "author": "ops"}
     ingest(service, Document(text="Tea at four.", doc_id="tea.txt", metadata=said))
@@ -591,6 +592,7 @@ def test_reranking_is_told_to_callbacks_and_instrumentation(service, debug, even
     assert end.chunks == ["bake bread"]
 
 
+@pytest.mark.slow
 def test_an_answer_engine_tells_its_retrieval(service, events):
     handler = LlamaDebugHandler(print_trace_on_end=False)
     for streaming in (False, True):

@@ -163,6 +163,7 @@ ASKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ASKED)
 def test_each_retriever_answers_however_llama_index_asks_it(how):
     for retriever in RETRIEVERS:
@@ -279,12 +280,14 @@ QUERIED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", QUERIED)
 def test_each_engine_answers_however_llama_index_asks_it(how):
     for made in ENGINES:
         assert "230" in str(QUERIED[how](made()))
 
 
+@pytest.mark.slow
 def test_engines_stream_in_a_running_loop():
     written = engine(llm=Scripted(reply="It rests at 230."), streaming=True)
     assert "".join(written.query(BREAD).response_gen) == "It rests at 230."
@@ -317,6 +320,7 @@ def test_an_answer_engine_retrieves_for_texts_and_bundles():
     assert answering.get_prompts() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's workflows
 def test_an_agent_calls_our_tools():
     act = 'Thought: look\nAction: notes\nAction Input: {"input": "midnight backups"}'

@@ -262,6 +262,7 @@ def test_both_legs_and_their_fusion_must_have_given_all_they_found(mode, depths,
     assert find(parts, legs, Question("tea"), fused, StageLog()).is_exhausted is expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "is_deeper"), [("Tea 7.", False), ("Coffee.", True)])
 def test_legs_go_no_deeper_than_documents_can_fill_the_answer(text, is_deeper):
     long = "".join(f"# Tea {number}\n\nTea {number}.\n\n" for number in range(300))

@@ -143,6 +143,7 @@ ids = st.lists(st.sampled_from("abcdefgh"), max_size=10)
 weight = st.floats(0.01, 100, allow_nan=False)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(ids, weight), min_size=1, max_size=4))
 def test_it_is_the_formula_for_any_lists(lists):
     expected: dict[str, float] = {}

@@ -170,6 +170,7 @@ def test_texts_that_differ_in_a_number_a_name_or_a_sign_with_a_meaning_are_both_
         assert texts(DistinctText(), *pair) == pair
 
 
+@pytest.mark.slow
 @given(st.text("ab1 .*`#-'\"|\n", max_size=12), st.text("ab1 .*`#-'\"|\n", max_size=12))
 def test_texts_with_other_letters_or_digits_are_never_one(text, other):
     def letters(one):

@@ -105,6 +105,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", GARBAGE)
 def test_garbage_of_a_model_leaves_the_plain_answer(opened, reply):
     plain = opened().search("rotate api keys", dataset="docs")
@@ -425,6 +426,7 @@ def test_a_view_makes_no_language_model_that_its_stages_do_not_use(opened):
         service.with_settings({"expansion_enabled": True})
 
 
+@pytest.mark.slow
 def test_an_answer_less_near_than_the_best_passages_is_asked(opened, folder):
     """A true answer words it differently: nearer than most passages is near enough."""
     for number in range(3):

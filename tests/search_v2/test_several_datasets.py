@@ -65,6 +65,7 @@ def told(results):
     return [(path, text, pytest.approx(score, abs=1e-5)) for path, text, score in found]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -76,6 +76,7 @@ def test_a_score_does_not_depend_on_how_the_dataset_was_asked_for(
     assert engine.search("flour water", 9, everything) == engine.search("flour water", 9, WHOLE)
 
 
+@pytest.mark.slow
 def test_sqlite_never_matches_the_text_once_per_chunk(database: Database) -> None:
     for index in range(50):
         put(database, "notes", f"{index}.md", "flour")

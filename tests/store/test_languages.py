@@ -70,6 +70,7 @@ def test_words_are_found_in_any_form_their_language_gives_them(
     assert mean_reciprocal_rank(engine_at(database, folder), queries) >= 0.97
 
 
+@pytest.mark.slow
 def test_a_dataset_of_many_languages_answers_in_each(database: Database, folder: Path) -> None:
     wanted = put_passages(database, list(BY_LANGUAGE))
     engine = engine_at(database, folder)
@@ -90,6 +91,7 @@ def test_a_passage_too_short_to_tell_is_in_its_documents_language(
     assert engine.languages() == {"": 1, "german": 2}
 
 
+@pytest.mark.slow
 def test_an_index_that_grew_by_updates_is_the_one_built_afresh(
     database: Database, folder: Path, tmp_path: Path
 ) -> None:

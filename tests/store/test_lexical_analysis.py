@@ -134,6 +134,7 @@ def test_words_are_analysed_each_on_its_own(words: list[str]) -> None:
     assert ENGLISH.tokens(" ".join(words)) == one_by_one
 
 
+@pytest.mark.slow
 def test_threads_may_share_an_analyzer() -> None:
     shared = Analyzer()
     texts = [" ".join(f"w{n}ing x{m}" for m in range(200)) for n in range(40)]

@@ -121,6 +121,7 @@ def test_a_store_of_a_newer_release_is_refused(database):
         Database(database.url, database.file.parent)
 
 
+@pytest.mark.slow
 def test_looking_for_a_store_does_not_create_one(url, tmp_path):
     address = url.render_as_string(hide_password=False)
     settings = Settings(home=tmp_path, database_url=address)

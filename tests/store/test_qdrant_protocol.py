@@ -113,6 +113,7 @@ def test_a_fault_in_any_step_loses_nothing_and_doubles_nothing(
     assert engine.verify() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [0, 1, 3])
 def test_a_build_that_a_dead_server_ends_is_gone_on_with(server, engines, desk, monkeypatch, sent):
     monkeypatch.setattr(points_module, "_BATCH", 2)
@@ -133,6 +134,7 @@ def test_a_build_that_a_dead_server_ends_is_gone_on_with(server, engines, desk, 
     assert engines().verify() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["PUT", "POST", "PATCH"])
 def test_an_update_that_a_dead_server_ends_is_done_again(server, engines, desk, method):
     engine = engines()

@@ -32,6 +32,7 @@ def _answering(body: bytes) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [b"<html>SECRET</html>", b'{"title": ' + b"[" * 100_000, b"\xff\xfe\xfa", b"[]"],
@@ -47,6 +48,7 @@ def test_a_reply_that_is_no_json_is_one_sentence(body):
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_reply_without_a_result_is_an_engine_error():
     with _answering(b"{}") as url:
         server = QdrantServer(open_client(url, None, 5))

@@ -101,6 +101,7 @@ def test_another_model_store_or_format_fills_the_folder_again(desk: Bench):
     other.close()
 
 
+@pytest.mark.slow
 def test_another_process_is_told_too_and_takes_over_when_the_first_is_killed(desk: Bench):
     holder = in_other_process(desk, "engine.refresh(); print('held', flush=True); input()")
     assert holder.stdin is not None
@@ -113,6 +114,7 @@ def test_another_process_is_told_too_and_takes_over_when_the_first_is_killed(des
     assert answers(desk, desk.engine()) == ALL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["_remove", "_add", "_write", "_run"])
 def test_a_process_killed_while_it_follows_loses_nothing(desk: Bench, moment: str):
     engine = desk.engine()
@@ -140,6 +142,7 @@ def test_a_process_killed_while_it_follows_loses_nothing(desk: Bench, moment: st
     assert engine.verify() == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_close_leaves_a_sound_index(desk: Bench):
     code = "desk.put('x.md', vector(1)); engine.refresh()"
     careless = in_other_process(desk, code)

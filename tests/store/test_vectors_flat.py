@@ -40,6 +40,7 @@ def answers(desk: Bench, engine: FlatEngine) -> list[str]:
     return paths_of(desk.database, [hit.seq for hit in hits])
 
 
+@pytest.mark.slow
 def test_only_new_vectors_are_read_after_a_change(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     read: list[int] = []
     original = flat.read_windows

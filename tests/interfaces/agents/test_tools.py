@@ -63,6 +63,7 @@ def test_every_kind_of_document_is_named_and_placed_and_its_reference_gives_the_
 TYPES = {"pdf": "pdf", "markdown": "md", "slides": "pptx", "python": "py", ".TXT": "txt", "zip": ""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["search_chunks", "search", "vsearch", "query"])
 def test_no_passage_ever_passes_by_a_filter(call, tool):
     names = ("file_type", "name")

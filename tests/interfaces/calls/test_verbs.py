@@ -174,6 +174,7 @@ def test_text_that_is_not_unicode_and_endless_numbers_are_arguments_like_any_oth
         engine.ask("search", {"query": "keys", "docs": 10**5000})
 
 
+@pytest.mark.slow
 def test_an_unknown_value_tells_no_value_that_filters_or_documents_hide(engine):
     for narrowing in ({"filters": ["tag=ops"]}, {"docs": ["keys.md"]}):
         with pytest.raises(UnknownValueError) as refused:

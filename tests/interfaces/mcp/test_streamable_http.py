@@ -72,6 +72,7 @@ def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
         assert client.post("/mcp", json=INITIALIZE).status_code == 200
 
 
+@pytest.mark.slow
 def test_an_unused_session_is_dropped(monkeypatch, caplog):
     monkeypatch.setattr(mcp_module, "SESSION_IDLE_SECONDS", 0.5)
     dropped = threading.Event()

@@ -5,6 +5,8 @@ import json
 import logging
 import threading
 
+import pytest
+
 from catalog.core import errors
 from catalog.interfaces.plain_text import json_text
 from tables import table
@@ -127,6 +129,7 @@ def test_a_request_that_takes_too_long_is_given_up_and_the_next_is_answered(stub
     assert quick.json() == {"query": "quick"}
 
 
+@pytest.mark.slow
 @table("path, status")
 def test_head_is_answered_as_get_without_the_body(engine, asked, path, status):
     head, get = asked(engine, "HEAD", path), asked(engine, "GET", path)

@@ -53,6 +53,7 @@ def test_every_answer_is_one_that_is_described(engine, app_of):
     assert len(asked) == 10
 
 
+@pytest.mark.slow
 def test_the_description_says_that_a_token_is_needed(engine, asked, said):
     ask = (engine, "GET", "/openapi.json", {"token": TOKEN})
     with_token = asked(*ask, headers={"authorization": f"Bearer {TOKEN}"}).json()

@@ -85,6 +85,7 @@ def greets(connection, **changes):
     connection.send_bytes(json.dumps(GREETING._asdict() | changes).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_a_server_prints_and_answers_as_the_engine_does(engine, served, home, verb):
     arguments = {

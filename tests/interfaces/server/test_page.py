@@ -161,6 +161,7 @@ def test_markdown_is_rendered_with_its_cited_blocks_marked_and_links_that_stay(a
     ]
 
 
+@pytest.mark.slow
 def test_a_very_long_paragraph_of_markdown_stays_plain_so_that_the_page_comes(asked):
     text = "# Long\n\n" + "[" * 200_000 + "\n\n- *short*\n"
     with engine_of({"notes/long.md": text}) as engine:
@@ -169,6 +170,7 @@ def test_a_very_long_paragraph_of_markdown_stays_plain_so_that_the_page_comes(as
     assert "<em>short</em>" in page
 
 
+@pytest.mark.slow
 def test_html_is_shown_in_a_frame_without_rights_below_its_cited_lines(asked, tmp_path):
     text = (
         "<!doctype html><title>Owl</title>\n<p>Owls fly.</p>\n<p>Rotate <b>keys</b>.</p>\n"
@@ -225,6 +227,7 @@ def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, words)
     assert 'role="search"' in answer.text
 
 
+@pytest.mark.slow
 def test_the_start_page_offers_every_dataset_type_and_more_documents(asked):
     many = {f"many/n{at:02}.md": f"# Note {at}\n\nText.\n" for at in range(25)}
     with engine_of({"few/a.txt": "One text about bread.\n", **many}) as engine:

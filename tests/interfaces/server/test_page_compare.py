@@ -92,6 +92,7 @@ def test_documents_that_differ_are_listed_with_their_ranks_by_leg(client):
     assert "guides/backup.md" not in told  # both have it at rank 2
 
 
+@pytest.mark.slow
 def test_blind_lists_hide_names_and_change_sides(client, team):
     orders = set()
     for _ in range(30):
@@ -130,6 +131,7 @@ def test_question_after_question_comes_until_none_is_left(client, team):
     assert "question 1?" in back.text
 
 
+@pytest.mark.slow
 def test_enough_blind_choices_decide_and_the_page_says_so(client, tmp_path):
     save_golden(tmp_path / "team.jsonl", [GoldenQuery(id=f"q{n}", query=f"{n}?") for n in range(9)])
     page = client.get("/compare", params={**PAIR, "mode": "blind"})

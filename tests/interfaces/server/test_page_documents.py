@@ -146,6 +146,7 @@ def test_a_role_gets_no_original_whose_own_level_it_may_not_see(asked, relabelle
         assert asked(engine, "GET", "/page.png?doc=notes:later.pdf&page=1").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_since_it_was_indexed_is_not_given_out(asked, relabelled):
     engine, notes = relabelled
     path = "/page.png?doc=notes:later.pdf&page=1"
@@ -172,6 +173,7 @@ def test_a_version_that_could_not_be_read_is_not_given_out(asked, relabelled):
         assert asked(engine, "GET", path).status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["decomposed", "dangling", "folder"])
 def test_a_level_in_an_odd_place_still_holds_for_a_recording(asked, tmp_path, kind):
     notes = tmp_path / "notes"
@@ -194,6 +196,7 @@ def test_a_level_in_an_odd_place_still_holds_for_a_recording(asked, tmp_path, ki
             assert asked(engine, "GET", "/media?doc=notes:é.srt").status_code == 404
 
 
+@pytest.mark.slow
 def test_files_with_decomposed_names_are_given_out(asked, tmp_path):
     notes = tmp_path / unicodedata.normalize("NFD", "é")
     folder = notes / unicodedata.normalize("NFD", "süß")
@@ -232,6 +235,7 @@ def test_a_role_is_not_led_to_another_recording_by_a_link(asked, relabelled):
         assert asked(engine, "GET", "/media?doc=notes:open.srt").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_drawn_is_not_tried_again_at_once(tmp_path, monkeypatch):
     (tmp_path / "broken.pdf").write_bytes(b"no pdf")
     for _ in range(2):
@@ -303,6 +307,7 @@ def test_a_page_of_a_pdf_is_drawn_with_boxes_over_the_cited_lines(asked, vault):
         assert answer.status_code == 404
 
 
+@pytest.mark.slow
 def test_boxes_lie_on_the_words_of_a_turned_page(tmp_path):
     manual(tmp_path / "turned.pdf", rotated=90)
     drawn = draw_page(tmp_path / "turned.pdf", 1, "Notes on pumps follow elsewhere.")
@@ -343,6 +348,7 @@ def test_lines_in_which_the_cited_text_begins_or_ends_have_boxes(tmp_path, cited
     assert [round((y * 600 / 1650 - 90) / 20) for _, y, *_ in drawn.boxes] == lines
 
 
+@pytest.mark.slow
 def test_lines_in_hebrew_and_arabic_have_boxes(tmp_path):
     for name, lines in (("he", HEBREW), ("ar", ARABIC)):
         glyphs = [glyph for row in placed(lines) for glyph in row]
@@ -352,6 +358,7 @@ def test_lines_in_hebrew_and_arabic_have_boxes(tmp_path):
         assert all(x + width > 400 and width > 100 for x, _, width, _ in drawn.boxes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"", b"no pdf", b"%PDF-1.7\n" + b"\0" * 1000, b"%PDF-1.4\n" + zlib.compress(b"x" * 9999)],

@@ -197,6 +197,7 @@ def test_runs_can_be_reported_after_a_label_was_added_and_next_to_a_broken_set(
     assert relabelled.id not in charts  # another measure is no further point of the line
 
 
+@pytest.mark.slow
 def test_a_set_is_shown_with_the_dataset_that_has_its_documents(store, tmp_path, client):
     write(tmp_path / "other", z_dot_md="# Z\n\nAn other text.\n")
     Indexer(store.library).build(tmp_path / "other", "another")

@@ -118,6 +118,7 @@ def test_a_page_that_is_left_out_cannot_be_opened(built):
     assert "--no-page" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopping", [signal.SIGTERM, signal.SIGINT])
 def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built, stopping):
     server = serve()
@@ -160,6 +161,7 @@ def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
         assert listening.proto == socket.IPPROTO_TCP
 
 
+@pytest.mark.slow
 def test_a_token_opens_the_public_part_and_the_owner_needs_none(serve, built):
     token = "a token of some length"
     serve("--http", "0.0.0.0:0", IDX_SERVE__TOKEN=token)
@@ -191,6 +193,7 @@ def slowly(built, gate):
     return thread, answers
 
 
+@pytest.mark.slow
 def test_a_request_that_runs_when_it_is_stopped_is_answered(serve, built, tmp_path):
     gate = tmp_path / "gate"
     server = serve(TEST_GATE=str(gate))
@@ -215,6 +218,7 @@ def test_a_request_that_does_not_end_holds_it_up_no_longer_than_its_grace(serve,
     assert not (built / "serve.sock").exists()
 
 
+@pytest.mark.slow
 def test_a_store_put_in_the_place_of_the_one_it_opened_is_not_answered_from(serve, built):
     serve()
     url = f"http://127.0.0.1:{server_of(built).port}/v1/search"
@@ -326,6 +330,7 @@ def port_of(server):
     return int(re.search(r":(\d+) ", server.said)[1])
 
 
+@pytest.mark.slow
 def test_after_the_first_signal_it_answers_on_and_after_a_second_one_it_ends(serve):
     server = serve(IDX_SERVE__DRAIN_SECONDS="600")
     url = f"http://127.0.0.1:{port_of(server)}"

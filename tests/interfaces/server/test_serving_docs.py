@@ -32,6 +32,7 @@ def request(block):
     return sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", CURLS)
 def test_an_example_is_answered(engine, app_of, on_port, block, monkeypatch):
     monkeypatch.setattr(generating, "choose_llm", lambda *_: write())
@@ -44,6 +45,7 @@ def test_an_example_is_answered(engine, app_of, on_port, block, monkeypatch):
     assert len(answer.json()) > 2 or answer.json()["documents"]
 
 
+@pytest.mark.slow
 def test_there_is_an_example_of_every_route(engine, asked):
     described = asked(engine, "GET", "/openapi.json").json()["paths"]
     shown = set()

@@ -41,6 +41,7 @@ def test_the_packaged_model_gives_the_published_scores(reranker):
     assert reranker.name == "ms-marco-MiniLM-L-12-v2"
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @needs_model
 def test_a_score_does_not_depend_on_what_else_is_asked(reranker):

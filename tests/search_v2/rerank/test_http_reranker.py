@@ -245,6 +245,7 @@ def test_an_invalid_address_names_the_setting_to_correct(url):
     assert raised.value.__context__ is None  # that would quote the password
 
 
+@pytest.mark.slow
 def test_the_http_provider_needs_an_address(server):
     with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL"):
         get_reranker(RAGv2Settings(rerank_provider="http"))
