@@ -44,14 +44,15 @@ class SyntheticEncoder:
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
         """One vector a text."""
-        prefix = self._real.query_prefix
-        if texts[0].startswith(prefix):
-            return [self._query(text.removeprefix(prefix)) for text in texts]
-        if self._bodies is not None:
-            known = self._bodies
-            bodies = [(one, body_of(one)) for one in texts]
-            return [known[body] if body in known else self._direction(one) for one, body in bodies]
-        return [self._direction(text) for text in texts]
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> Any:
+        if self._bodies is not None and (body := body_of(text)) in self._bodies:
+            return self._bodies[body]
+        prefix = self._real.query_prefix  # a model that has none takes what is left as a query
+        if text.startswith(prefix):
+            return self._query(text.removeprefix(prefix))
+        return self._direction(text)
 
     def _query(self, text: str) -> Any:
         if self._given is None:
