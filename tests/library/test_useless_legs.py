@@ -141,3 +141,16 @@ def test_another_model_is_measured_again(tmp_path, by_chance):
     with open_library(tmp_path / "home", WordEncoder(), vector_engine="flat") as library:
         Indexer(library).rebuild()
         assert read_agreement(library.database, "notes") > LEAST_AGREEMENT > before
+
+
+def test_a_few_other_passages_are_not_measured(tmp_path, monkeypatch):
+    library, _ = open_topics(tmp_path, WordEncoder())
+    measured = []
+    module = "catalog.library.useless_legs.find_useless_leg"
+    monkeypatch.setattr(module, lambda *of: measured.append(of) or (1.5, None))
+    with library:
+        for changed, times in ((3, 0), (16, 1)):
+            for number in range(changed):
+                (tmp_path / "notes" / f"n{number}.md").write_text(f"oven {changed}", "utf-8")
+            Indexer(library).update("notes")
+            assert len(measured) == times

@@ -15,12 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from catalog.core.errors import StoreDamagedError
-from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
 from catalog.store.restriction import Restriction, read_chunk_ids
 from catalog.store.vectors.flat import draw_passages, read_windows
@@ -36,6 +35,7 @@ LEAST_PASSAGES = 32  # with neighbours
 _NEIGHBOURS = 3
 _DEPTH = 20  # hits among which neighbours of other documents are looked for
 _CHARACTERS = 1_000  # of a passage's text, to ask with
+_CHANGED = 4  # it is measured again if more than one in as many is new
 _STRETCH = 80  # characters from its middle
 
 RowOf = Callable[[int], int]
@@ -43,20 +43,22 @@ UselessLeg = Literal["lexical", "vector"]
 
 
 def refresh_agreement(library: Library, dataset: str) -> None:
-    """Measure and save the agreement, unless it was measured on the same passages before."""
+    """Measure and save the agreement, unless most passages drawn were drawn the last time, too."""
+    model = library.wanted_model.fingerprint
     with library.database.read() as connection:
         seqs = draw_passages(connection, dataset, PASSAGES)
         is_enough = len(seqs) >= LEAST_PASSAGES
-        names = read_chunk_ids(connection, dataset, seqs).values() if is_enough else ()
-    state = sha256_hex(json.dumps([library.wanted_model.fingerprint, sorted(names)]))
+        drawn = sorted(read_chunk_ids(connection, dataset, seqs).values()) if is_enough else []
     kept = _read(library.database, dataset)
+    is_known = kept.get("model") == model and kept.get("agreement") is not None
+    known = len({*drawn} & {*kept.get("drawn", ())}) if is_known else 0
     if not is_enough:
         if kept:
             library.database.set_meta(f"agreement:{dataset}", "{}")
-    elif kept.get("state") != state or kept.get("agreement") is None:
+    elif len(drawn) - known > len(drawn) // _CHANGED:
         agreement, useless = find_useless_leg(library, dataset)
-        entry = json.dumps({"state": state, "agreement": agreement, "useless": useless})
-        library.database.set_meta(f"agreement:{dataset}", entry)
+        entry = {"model": model, "drawn": drawn, "agreement": agreement, "useless": useless}
+        library.database.set_meta(f"agreement:{dataset}", json.dumps(entry))
 
 
 def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
@@ -110,7 +112,7 @@ def find_useless_leg(
     return agreement, "lexical" if found < LEAST_FOUND * len(probes) else "vector"
 
 
-def _read(database: Database, dataset: str) -> dict[str, str | float | None]:
+def _read(database: Database, dataset: str) -> dict[str, Any]:
     try:
         return database.note(f"agreement:{dataset}", "the agreement of legs", dict) or {}
     except StoreDamagedError:  # the next update measures it again
