@@ -48,11 +48,11 @@ class StoredFiles:
     root: str = ""
 
     @classmethod
-    def load(cls, database: Database, dataset: str, root: str) -> StoredFiles:
+    def load(cls, database: Database, dataset: str, root: str, folder: str = "") -> StoredFiles:
         """Read the stored files and documents; all are empty if the dataset does not exist."""
         with database.read() as connection:
             entries = manifest.entries(connection, dataset)
-            documents = manifest.known_documents(connection, dataset)
+            documents = manifest.known_documents(connection, dataset, folder)
             return cls(dataset, entries, documents, root)
 
     def paths_of(self, file: str) -> AbstractSet[str]:
@@ -136,7 +136,8 @@ class FolderChanges:
         check_dataset_name(dataset)
         limits = ReadLimits.of(settings)
         listing = discover(root, include=include, exclude=exclude, limits=limits)
-        return cls(listing, StoredFiles.load(database, dataset, former), limits=limits, **options)
+        stored = StoredFiles.load(database, dataset, former, str(listing.top))
+        return cls(listing, stored, limits=limits, **options)
 
     def claim(self, path: str, file: str) -> str:
         """Return the file that owns the path now: this one, or another."""
@@ -170,9 +171,8 @@ class FolderChanges:
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
             found = filter(None, map(self.files.get, self.originals.converted_from(file)))
-            stamps = [
-                (one.size, one.mtime_ns, one.ctime_ns) for one in found
-            ]  # it may state another level
+            # it may state another level
+            stamps = [(one.size, one.mtime_ns, one.ctime_ns) for one in found]
             parts.append(sha1_hex("/".join([*beside, *map(str, stamps)]))[:8])
         if reason is not None:
             parts.append(sha1_hex(repr(self.limits))[:8])

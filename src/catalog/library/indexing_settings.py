@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ class IndexingSettings:
         with library.database.read() as connection:
             noted = manifest.read_dataset_settings(connection, dataset, in_use=True)
             known = {} if noted else manifest.known_documents(connection, dataset)
-        made_by = Counter(one["pipeline"] for one in known.values())
+        made_by = {one["pipeline"].partition(":")[0] for one in known.values()}
         self.settings = (None if apply_settings else noted) or self._wanted
         self.to_note = None if self.settings == noted else self.settings
         self.fingerprint = self._fingerprint(self.settings)
@@ -63,7 +62,8 @@ class IndexingSettings:
         with self._library.database.read() as connection:
             known = manifest.known_documents(connection, self._dataset)
             names = DocumentNames(connection, self._dataset)
-            others = [f"{prefix}{path}" for path in known if known[path]["pipeline"] != wanted]
+            made_by = {path: one["pipeline"].partition(":")[0] for path, one in known.items()}
+            others = [f"{prefix}{path}" for path in known if made_by[path] != wanted]
             return names.count(others), names.count([f"{prefix}{path}" for path in known])
 
     def notes(self) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
-    Document ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
-                   ─ EmbeddingPrefixTransform ─ CachedEmbedding
-                   ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
+    Document ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ ChunkPrefixTransform
+      ─ CachedEmbedding ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
 Each step calls the functions of ``catalog index build`` (:mod:`catalog.ingest.pipeline`); results
 are passed on in the nodes.
@@ -11,15 +10,21 @@ are passed on in the nodes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Parameter, signature
-from pathlib import PurePosixPath
+from itertools import chain
+from os import PathLike
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
+from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import (
     BaseNode,
     Document,
@@ -40,6 +45,7 @@ from catalog.ingest.embedding import keep_vectors
 from catalog.ingest.pipeline import (
     EmbeddedText,
     Pipeline,
+    Source,
     cut_document,
     embed_keys,
     format_labels,
@@ -47,35 +53,34 @@ from catalog.ingest.pipeline import (
 )
 from catalog.library.indexing import Indexer, Removal
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.ingestion_nodes import (
-    LEAD,
-    ChunkNode,
-    GivenDocument,
-    GivenDocuments,
-    lead_with,
-)
+from catalog.search_v2.ingestion_nodes import LEAD, ChunkNode, GivenText, lead_with, path_below
 from catalog.search_v2.ingestion_places import collect_chunks
 from catalog.search_v2.ingestion_storing import (
+    ONE_PROCESS,
     RUN,
     ChunkPersistenceTransform,
     IngestionReport,
     IngestionRun,
+    OwnStep,
     PersistenceTransform,
+    stored_root,
 )
+from catalog.search_v2.retrievers import DatasetVectorStore
 from catalog.store import Database, embedding_cache
-from catalog.store.embedding_cache import StoredModel, require_model
-from catalog.store.manifest import files_of_paths
+from catalog.store.embedding_cache import require_model
+from catalog.store.manifest import files_of_paths, known_documents, paths_of_files
+from catalog.store.publish import remove_documents
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
 
     from catalog.library.library import Library
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.search import Searcher
 
 _log = logging.getLogger(__name__)
 
 
-class ChunkSplitter(TransformComponent):
+class ChunkSplitter(OwnStep):
     """Cut documents into chunks with exact offsets and deterministic ids.
 
     A LlamaIndex ``splitter`` replaces the chunker. With a ``database`` no part of a source takes
@@ -110,10 +115,12 @@ class ChunkSplitter(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
-        if (run := RUN.get()) is None:
-            RUN.set(run := IngestionRun())
-        run.start(given := GivenDocuments.read(nodes, self.dataset, self._find_files))
-        return [chunk for one in given.documents.values() for chunk in self._cut(one)]
+        run = RUN.get()
+        if run is None or run.texts:  # in a pipeline of somebody else
+            root = "" if self._database is None else stored_root(self._database, self.dataset)
+            RUN.set(run := IngestionRun(root))
+        run.read(nodes, self.dataset, self._find_files)
+        return [chunk for document in run.documents.values() for chunk in self._cut(*document)]
 
     def _find_files(self, path: str) -> list[str]:
         """Return the sources in the store that have a document at this path."""
@@ -122,71 +129,16 @@ class ChunkSplitter(TransformComponent):
         with self._database.read() as connection:
             return files_of_paths(connection, self.dataset, [path])
 
-    def _cut(self, given: GivenDocument) -> list[ChunkNode]:
-        source = given.source
+    def _cut(self, source: Source, style: Mapping[str, Any]) -> list[ChunkNode]:
         if self._splitter is not None and not source.parsed.segments:
             body = source.parsed.text[source.parsed.body_start :]
-            return collect_chunks(self._chunker, given, self._split(self._splitter, given, body))
+            bare = Document(text=body, id_=source.file, **{**style, "metadata": {}})
+            nodes = self._splitter([bare])
+            for node in nodes:  # long metadata would leave no room for the text
+                node.metadata = {**style["metadata"], **node.metadata}
+            return collect_chunks(self._chunker, source, style, nodes)
         spans = cut_document(self._chunker, source).spans
-        return [ChunkNode.of(source, span, given.style) for span in spans]
-
-    def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
-        """Return the splitter's nodes with the document's metadata, templates and excluded keys.
-
-        The splitter does not see metadata: long ones would leave no room for the text.
-        """
-        nodes = splitter([Document(text=body, id_=given.source.file)])
-        for node in nodes:
-            for name, value in given.style.items():
-                own = getattr(node, name)
-                if isinstance(value, Mapping):
-                    value = {**value, **own}
-                elif isinstance(value, list):
-                    value = [*value, *own]
-                setattr(node, name, value)
-        return nodes
-
-
-class StepResults(TransformComponent):
-    """Take over what steps after the splitter changed: metadata, texts, other nodes.
-
-    Raises :class:`InputError` for a node of no document of this run.
-    """
-
-    _chunker: DocumentChunker = PrivateAttr()
-
-    def __init__(self, chunker: DocumentChunker) -> None:
-        super().__init__()
-        self._chunker = chunker
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Return the nodes of each document as its chunks."""
-        run = RUN.get()
-        documents = {} if run is None else run.given.documents
-        owned: dict[str, list[BaseNode]] = {}
-        for node in nodes:
-            owned.setdefault(_owner(node, documents), []).append(node)
-        return [
-            chunk
-            for name, some in owned.items()
-            for chunk in collect_chunks(self._chunker, documents[name], some)
-        ]
-
-
-def _owner(node: BaseNode, documents: Mapping[str, GivenDocument]) -> str:
-    """Return the id of the document that a node was made of."""
-    if isinstance(node, ChunkNode):
-        name = node.source.source_doc_id
-    else:
-        made_of = node.source_node
-        name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
-    if name in documents:
-        return name
-    raise InputError(
-        f"a step returned the node {node.node_id} of no document of this run: keep the node's "
-        f"relationship {NodeRelationship.SOURCE.name}, and give a splitter as build_pipeline("
-        "splitter=…)"
-    )
+        return [ChunkNode.of(source, span, style) for span in spans]
 
 
 class EmbeddingPrefixTransform(TransformComponent):
@@ -238,13 +190,11 @@ class EmbeddingPrefixTransform(TransformComponent):
 
         Whole documents and other kinds of nodes are returned unchanged.
         """
-        if self._model is None and any(isinstance(node, ChunkNode) for node in nodes):
-            self._model = get_model(rag=get_settings().rag_v2)
         return [self._format(node) for node in nodes]
 
     def _format(self, node: BaseNode) -> BaseNode:
         if isinstance(node, ChunkNode):
-            assert self._model is not None
+            self._model = self._model or get_model(rag=get_settings().rag_v2)
             model = replace(self._model, document_prefix=self.prefix)
             embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
@@ -258,6 +208,37 @@ class EmbeddingPrefixTransform(TransformComponent):
             told = f"{told.strip()}\n\n" if told.strip() else ""
             return lead_with(node, self.prefix + place + told)
         return node
+
+
+class ChunkPrefixTransform(OwnStep, EmbeddingPrefixTransform):
+    """The same for a dataset: takes over what steps after the splitter changed, and other nodes.
+
+    Raises :class:`InputError` for a node of no document of this run.
+    """
+
+    _chunker: DocumentChunker = PrivateAttr()
+
+    def __init__(self, made: Pipeline) -> None:
+        it, own = made.embedded, EmbeddingPrefixTransform.__init__
+        own(self, it.model, context=it.context, form=it.form, part_seconds=it.part_seconds)
+        self._chunker = made.chunker
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Return the nodes of each document as its chunks, with their windows."""
+        documents = (RUN.get() or IngestionRun()).documents
+        owned: dict[str, list[BaseNode]] = {}
+        for node in nodes:
+            made_of = node.source_node
+            name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
+            if name not in documents:
+                raise InputError(
+                    f"a step returned the node {node.node_id} of no document of this run: keep the "
+                    f"node's relationship {NodeRelationship.SOURCE.name}, and give a splitter as "
+                    "build_pipeline(splitter=…)"
+                )
+            owned.setdefault(name, []).append(node)
+        made = (collect_chunks(self._chunker, *documents[name], owned[name]) for name in owned)
+        return super().__call__(list(chain.from_iterable(made)))
 
 
 _OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
@@ -279,27 +260,22 @@ def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
     )
 
 
-class CachedEmbedding(TransformComponent):
+class CachedEmbedding(OwnStep):
     """Give each chunk the vectors of its windows; the model embeds only new windows.
 
-    A window on which the model fails stays without a vector and is recorded in ``failures`` by
-    chunk id; the rest of its document continues. Raises ``EmbeddingError`` if the model is down.
+    A window on which the model fails stays without a vector, which is logged; the rest of its
+    document continues. Raises ``EmbeddingError`` if the model is down.
 
     Examples:
         >>> from llama_index.core import Document
-        >>> from catalog.ingest.chunking import DocumentChunker
-        >>> from catalog.library.library import Library
-        >>> from catalog.search_v2 import CachedEmbedding, ChunkSplitter, EmbeddingPrefixTransform
-        >>> with Library.open() as library:
-        ...     chunker = DocumentChunker(library.model.encoder.counter)
-        ...     chunks = ChunkSplitter(chunker, dataset="notes")([Document(text="Tea is at four.")])
-        ...     chunks = EmbeddingPrefixTransform(library.model)(chunks)
-        ...     chunks = CachedEmbedding(library.model, library.database)(chunks)
-        >>> len(chunks[0].embedding)
-        384
+        >>> from catalog.search_v2 import CachedEmbedding, IngestionPipelineBuilderV2
+        >>> nodes = [Document(text="Tea is at four.")]
+        >>> for step in IngestionPipelineBuilderV2().build_pipeline("notes").transformations[:3]:
+        ...     nodes = step(nodes)
+        >>> isinstance(step, CachedEmbedding), len(nodes[0].embedding)
+        (True, 384)
     """
 
-    failures: dict[str, str] = Field(default_factory=dict, exclude=True)
     _model: EmbeddingModel = PrivateAttr()
     _database: Database = PrivateAttr()
 
@@ -309,7 +285,7 @@ class CachedEmbedding(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
-        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
+        chunks = self._chunks(nodes)
         texts: dict[str, str] = {}
         for chunk in chunks:
             chunk.embed_keys = embed_keys(self._model, chunk.windows)
@@ -317,68 +293,79 @@ class CachedEmbedding(TransformComponent):
             texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
         with self._database.read() as connection:
             vectors = embedding_cache.load(connection, texts)
-        reasons: Mapping[str, str] = {}
         if missing := [key for key in texts if key not in vectors]:
             result = self._model.embed([texts[key] for key in missing])
             vectors |= keep_vectors(self._database, self._model, missing, result.vectors)
-            reasons = {missing[index]: reason for index, reason in result.failures.items()}
+            reasons = [*result.failures.values(), ""]
+        if count := sum(any(key not in vectors for key in chunk.embed_keys) for chunk in chunks):
+            _log.warning("%d passages have no vector, only words: %s", count, reasons[0])
         for chunk in chunks:
-            reason = next((reasons[key] for key in chunk.embed_keys if key in reasons), None)
-            if reason is not None:
-                self.failures[chunk.node_id] = reason
             chunk.vectors = {key: vectors[key] for key in chunk.embed_keys if key in vectors}
             if chunk.embed_keys and chunk.embed_keys[0] in vectors:
                 chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
         return list(nodes)
 
 
+class _DatasetDeletions(DatasetVectorStore):
+    """The dataset as the strategies of LlamaIndex's docstore see it: documents can be deleted.
+
+    There is nothing to add after our last step, which also replaces what the run brings again.
+    ``names`` are the sources by the ids of LlamaIndex documents.
+    """
+
+    names: dict[str, str] = Field(default_factory=dict)
+
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Return the ids of the nodes."""
+        return [node.node_id for node in nodes]
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete the source of a document unless the run brings it again."""
+        run, name = RUN.get() or IngestionRun(), self.names.get(ref_doc_id, ref_doc_id)
+        if name not in run.given:
+            with self.client.library.database.write() as connection:
+                paths = paths_of_files(connection, self.dataset, [name])
+                remove_documents(connection, self.dataset, paths, time.time())
+            run.report.deleted += paths
+
+
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
     A run replaces everything stored of its sources; pages whose numbers are all new are added.
-    Other sources stay. ``report`` lists what the last run changed. A passage that could not be
-    embedded is stored nevertheless, found by its words, and logged. Steps that you add to
-    ``transformations``, wherever, run before texts are embedded and stored. LlamaIndex's own
-    docstore strategies and cache are off, because they lose documents when an embedding fails.
+    Other sources stay. No step is given a source that the same steps made of the same texts; with a
+    ``docstore``, LlamaIndex's ``docstore_strategy`` decides that instead. ``report`` lists what the
+    last run changed. A passage that could not be embedded is stored nevertheless, found by its
+    words, and logged; the next run tries it again. Steps that you add to ``transformations``,
+    wherever, run before texts are embedded and stored.
     """
 
-    _dataset: str = PrivateAttr()
-    _library: Library = PrivateAttr()
-    _model: StoredModel = PrivateAttr()
+    _service: Searcher = PrivateAttr()
+    _deletions: _DatasetDeletions = PrivateAttr()
+    _root: str = PrivateAttr()
     _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
-    _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
 
     def __init__(
-        self,
-        transformations: list[TransformComponent],
-        library: Library,
-        dataset: str,
-        model: StoredModel,
+        self, transformations: list[TransformComponent], service: Searcher, dataset: str, root: str
     ) -> None:
-        """Set the steps, the dataset of the library for which they are, and their model."""
-        super().__init__(transformations=transformations, disable_cache=True)
-        self._library, self._dataset, self._model = library, dataset, model
+        """Set the steps, and the dataset of the service's library for which they are."""
+        store = _DatasetDeletions(dataset=dataset, service=service)
+        super().__init__(transformations=transformations, vector_store=store, disable_cache=True)
+        self._service, self._deletions, self._root = service, store, root
 
     @property
     def report(self) -> IngestionReport:
         """The documents that the last run added, replaced, deleted and refused."""
         return self._report
 
-    def __getstate__(self) -> dict[str, Any]:
-        raise InputError(
-            "a pipeline holds the store of its process and cannot be pickled: call "
-            "build_pipeline() in the other process. One process is usually enough, for the "
-            "embedding model uses every core already"
-        )
-
     def run(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, a cache, a docstore, a step that embeds and
-        an argument that neither LlamaIndex nor a step has, :class:`EmbeddingMismatchError` if the
-        store got another model meanwhile, and :class:`StoreError` if it is closed.
+        Raises :class:`InputError` for ``num_workers``, a cache, a step that embeds and an argument
+        that neither LlamaIndex nor a step has, :class:`EmbeddingMismatchError` if the store got
+        another model meanwhile, and :class:`StoreError` if it is closed.
         """
         with self._reported(num_workers, more):
             return super().run(*arguments, **more)
@@ -395,75 +382,96 @@ class DatasetPipeline(IngestionPipeline):
 
         Raises :class:`InputError` for an unknown one.
         """
-        self._library.require_open()
-        name = self._names.get(ref_doc_id, ref_doc_id)
-        return Indexer(self._library).remove_document(self._dataset, name)
+        library, dataset = self._service.library, self._deletions.dataset
+        library.require_open()
+        root = stored_root(library.database, dataset, self._root)
+        name = self._deletions.names.get(ref_doc_id) or path_below(root, ref_doc_id)
+        return Indexer(library).remove_document(dataset, name)
+
+    def _prepare_inputs(
+        self, documents: Sequence[Document] | None, nodes: Sequence[BaseNode] | None
+    ) -> Sequence[BaseNode]:
+        """Return what the strategies, and then the steps, are given."""
+        given, run = super()._prepare_inputs(documents, nodes), RUN.get()
+        assert run is not None
+        run.given, made_by = run.group(given), defaultdict[str, list[str]](list)
+        dataset, names = self._deletions.dataset, self._deletions.names
+        with self._service.library.database.read() as connection:
+            for one in known_documents(connection, dataset, files=run.given).values():
+                made_by[one["file"]].append(one["pipeline"])
+        unchanged = run.mark(made_by)
+        for text in chain.from_iterable(run.given.values()):
+            names[text.node.ref_doc_id or text.node.node_id] = text.source
+        if self.docstore is None:
+            run.report.unchanged = unchanged
+            changed = (run.given[name] for name in run.given if name not in unchanged)
+            return [text.node for text in chain.from_iterable(changed)]
+        self._forget(run, run.given.keys() - made_by.keys())
+        if self.docstore_strategy == DocstoreStrategy.UPSERTS_AND_DELETE:
+            known = self.docstore.docs.items()
+            names |= {id_: GivenText.of(node, run.root).source for id_, node in known} | names
+        return given
+
+    def _forget(self, run: IngestionRun, names: Iterable[str]) -> None:
+        """Have the docstore count these sources as new: they are not stored, or not as a whole."""
+        nodes = [text.node for name in names for text in run.given[name]]
+        for id_ in {id_ for node in nodes for id_ in (node.node_id, node.ref_doc_id) if id_}:
+            if self.docstore is not None:
+                self.docstore.delete_document(id_, raise_error=False)
 
     @contextmanager
     def _reported(self, num_workers: int | None, more: Mapping[str, Any]) -> Iterator[None]:
-        taking = (IngestionPipeline.run, *(type(step).__call__ for step in self.transformations))
-        taken = (one for call in taking for one in signature(call).parameters.values())
+        stock = signature(IngestionPipeline.run).parameters
+        taking = (signature(type(step).__call__).parameters for step in self.transformations)
+        taken = (one for call in (stock, *taking) for one in call.values())
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         names = {one.name: () for one in taken if one.kind in kinds and one.name != "self"}
         check_names(more, names)
-        self._library.require_open()
+        library, dataset = self._service.library, self._deletions.dataset
+        library.require_open()
         if num_workers is not None and num_workers > 1:
+            raise InputError(ONE_PROCESS)
+        if not self.disable_cache:
             raise InputError(
-                f"num_workers is {num_workers}: leave it out. One process writes the store, and "
-                "the embedding model uses every core already"
-            )
-        if not self.disable_cache or self.docstore is not None:
-            raise InputError(
-                "this pipeline has neither LlamaIndex's cache nor a docstore: the dataset itself "
-                "knows what is stored, and unchanged texts are not embedded again"
+                "this pipeline does without LlamaIndex's cache: the dataset itself knows what is "
+                "stored, so unchanged documents skip every step"
             )
         self._arrange()
-        require_model(self._library.database, self._model)
-        run = IngestionRun(earlier=frozenset(self._names.values()))
-        RUN.set(run)
+        require_model(library.database, library.wanted_model)
+        steps = [(type(one).__qualname__, one.model_dump()) for one in self.transformations]
+        how = remove_unstable_values(f"{steps}{[more[it] for it in sorted(more.keys() - stock)]}")
+        root, earlier = stored_root(library.database, dataset, self._root), self._deletions.names
+        RUN.set(run := IngestionRun(root, how, frozenset(earlier.values())))
+        is_done = False
         try:
             yield
+            is_done = True
+            if self.docstore is not None:
+                run.report.unchanged = [name for name in run.given if name not in run.texts]
         finally:
+            self._forget(run, [it for it in run.given if not is_done or it not in run.marks])
             self._report = run.report
-            self._names |= run.given.names
             RUN.set(None)
-        self._log(run.report)
 
     def _arrange(self) -> None:
         """Move our own last steps behind the user's steps."""
-        for step in self.transformations:
+        steps = self.transformations
+        for step in steps:
             if isinstance(step, BaseEmbedding):
                 raise InputError(
                     f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
                     "store's model, or build_pipeline(embed_model=…)"
                 )
-        kinds = {type(step) for step in self.transformations}
+        kinds = {type(step) for step in steps}
         if missing := [one.__name__ for one in (ChunkSplitter, *_LAST) if one not in kinds]:
             raise InputError(
                 f"the pipeline lost its own steps {', '.join(missing)}: add yours to "
                 "transformations, and give a splitter as build_pipeline(splitter=…)"
             )
-        last = [step for step in self.transformations if isinstance(step, _LAST)]
-        others = [step for step in self.transformations if not isinstance(step, _LAST)]
-        self.transformations = [*others, *last]
-
-    def _log(self, report: IngestionReport) -> None:
-        for name, reason in report.refused.items():
-            _log.warning("left out: %s: %s", name, reason)
-        for step in self.transformations:
-            if isinstance(step, CachedEmbedding) and step.failures:
-                count, reason = len(step.failures), next(iter(step.failures.values()))
-                _log.warning("%d passages have no vector, only words: %s", count, reason)
-                step.failures.clear()
+        self.transformations = sorted(steps, key=lambda step: isinstance(step, _LAST))
 
 
-_LAST = (
-    StepResults,
-    EmbeddingPrefixTransform,
-    CachedEmbedding,
-    ChunkPersistenceTransform,
-    PersistenceTransform,
-)
+_LAST = (ChunkPrefixTransform, CachedEmbedding, ChunkPersistenceTransform, PersistenceTransform)
 
 
 class IngestionPipelineBuilderV2:
@@ -480,7 +488,7 @@ class IngestionPipelineBuilderV2:
         'tea.txt'
     """
 
-    def __init__(self, service: SearchServiceV2 | None = None) -> None:
+    def __init__(self, service: Searcher | None = None) -> None:
         self._service = service
 
     def build_pipeline(
@@ -492,47 +500,45 @@ class IngestionPipelineBuilderV2:
         chunk_overlap: int | None = None,
         *,
         splitter: NodeParser | None = None,
+        root: str | PathLike[str] | None = None,
     ) -> DatasetPipeline:
         """Return the pipeline of one dataset, which the first run creates.
 
         A dataset's id is its name, so either argument is enough; a number is not a name and needs
-        ``dataset_name`` as well. ``embed_model`` is by default the store's and must be equal to it;
-        it may be any LlamaIndex model with which the service was opened. Sizes are in the model's
-        tokens, by default the settings'. A LlamaIndex ``splitter`` cuts texts instead of our
-        chunker; recordings are still cut by time.
+        ``dataset_name`` as well. ``embed_model``, or LlamaIndex's ``Settings.embed_model`` if that
+        is set, must be the model with which the store is searched. Sizes are in the model's tokens,
+        by default the settings'. A LlamaIndex ``splitter`` cuts texts instead of our chunker;
+        recordings are still cut by time. Files below ``root``, the dataset's folder, are named by
+        their path in it, as ``catalog index build`` names them.
 
         Raises :class:`EmbeddingMismatchError` for another model than the store's and
-        :class:`InputError` for an invalid name; nothing has been written then.
+        :class:`InputError` for an invalid name or another folder than the dataset's; nothing has
+        been written then.
         """
         name = _dataset_name(dataset_id, dataset_name)
-        library = (self._service or shared_service(make_store=True)).library
-        model = library.model if embed_model is None else as_model(embed_model)
-        _check_model(library, model)
+        service = self._service or shared_service(make_store=True)
+        library = service.library
+        folder = "" if root is None else str(Path(root).resolve(strict=True))
+        if folder != (stored := stored_root(library.database, name, folder)) and root is not None:
+            raise InputError(
+                f"root is {folder}, and {name!r} has the folder {stored}: leave root out"
+            )
+        model = _require_model(library, embed_model)
         made = Pipeline.of(
             library.settings.rag_v2, model, chunk_size=chunk_size, chunk_overlap=chunk_overlap
         )
-        fingerprint = made.fingerprint
+        fingerprint, store = made.fingerprint, library.database
         if splitter is not None:
-            fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
-        text, encoder = made.embedded, model.encoder
-        cut = ChunkSplitter(
-            made.chunker, dataset=name, splitter=splitter, database=library.database
-        )
-        return DatasetPipeline(
-            [
-                cut,
-                StepResults(made.chunker),
-                EmbeddingPrefixTransform(
-                    model, context=text.context, form=text.form, part_seconds=text.part_seconds
-                ),
-                CachedEmbedding(model, library.database),
-                ChunkPersistenceTransform(pipeline=fingerprint),
-                PersistenceTransform(library.database, dataset=name),
-            ],
-            library,
-            name,
-            StoredModel(encoder.model, encoder.fingerprint, encoder.dim),
-        )
+            how = remove_unstable_values(splitter.to_json())
+            fingerprint = sha1_hex(f"{fingerprint}|{how}")[:16]
+        steps: list[TransformComponent] = [
+            ChunkSplitter(made.chunker, dataset=name, splitter=splitter, database=store),
+            ChunkPrefixTransform(made),
+            CachedEmbedding(model, store),
+            ChunkPersistenceTransform(pipeline=fingerprint),
+            PersistenceTransform(store, dataset=name),
+        ]
+        return DatasetPipeline(steps, service, name, folder)
 
 
 def _dataset_name(dataset_id: str | int | None, dataset_name: str | None) -> str:
@@ -545,12 +551,23 @@ def _dataset_name(dataset_id: str | int | None, dataset_name: str | None) -> str
     return name
 
 
-def _check_model(library: Library, model: EmbeddingModel) -> None:
-    """Raise unless searches of the store use this very model."""
-    own, encoder = library.wanted_model, model.encoder
-    if (encoder.fingerprint, encoder.dim) != (own.fingerprint, own.dim):
+def _require_model(
+    library: Library, given: EmbeddingModel | BaseEmbedding | None
+) -> EmbeddingModel:
+    """Return the model, which must be the very one with which the store is searched."""
+    name = "embed_model" if given is not None else "LlamaIndex's Settings.embed_model"
+    if given is None and getattr(LlamaSettings._embed_model, "embed_dim", None) != _DISABLED:
+        given = LlamaSettings._embed_model  # Settings.embed_model would look for OpenAI
+    if given is None:
+        return library.model
+    model, own = as_model(given), library.wanted_model
+    if (model.encoder.fingerprint, model.encoder.dim) != (own.fingerprint, own.dim):
         raise EmbeddingMismatchError(
-            f"this store is searched by {own.model} ({own.dim} numbers), and the pipeline would "
-            f"embed with {encoder.model} ({encoder.dim} numbers): leave embed_model out, or open "
-            "the store with it: SearchServiceV2(Library.open(model=…))"
+            f"this store is searched by {own.model} ({own.dim} numbers), and {name} is "
+            f"{model.encoder.model} ({model.encoder.dim} numbers): open the store with it, as "
+            "SearchServiceV2(library := Library.open(model=…)), or give embed_model=library.model"
         )
+    return model
+
+
+_DISABLED = 1  # dimension of the MockEmbedding that Settings.embed_model = None sets

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, count
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -23,8 +24,8 @@ from pydantic import Field, InstanceOf
 
 from catalog.core import ids
 from catalog.core.documents import UNLISTED, ChunkSpan, MetadataValue, ParsedDocument, part_label
-from catalog.core.errors import CatalogError, InputError
-from catalog.core.text import storable
+from catalog.core.errors import InputError
+from catalog.core.text import nfc, storable
 from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
@@ -83,14 +84,7 @@ class ChunkNode(TextNode):
 KnownBy = Literal["id", "address", "name", "text"]
 """What names a source: the user's id, a path or address, the bare name of a file, or the text."""
 _ROW = "source_doc_id"  # in the relationship of a chunk to its source: which stored document
-GIVEN_STYLE = (
-    "metadata",
-    "excluded_embed_metadata_keys",
-    "excluded_llm_metadata_keys",
-    *TEMPLATES,
-)
-
-
+GIVEN_STYLE = ("metadata", "excluded_embed_metadata_keys", "excluded_llm_metadata_keys", *TEMPLATES)
 LEAD = "embedding_lead"  # in the metadata of a node of another pipeline
 _PROMPT = "prompt_metadata"
 
@@ -118,89 +112,12 @@ def lead_with(node: TextNode, lead: str) -> TextNode:
 
 
 @dataclass(frozen=True)
-class GivenDocument:
-    """A document to store: one text of a source, or its consecutive pages.
-
-    ``style`` has metadata, templates and exclusion keys as they were given, for the chunks.
-    """
-
-    source: Source
-    style: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class GivenDocuments:
-    """The documents that nodes bring, by ``source_doc_id``, and the ``refused`` with the reason.
-
-    ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
-    the id of the LlamaIndex document. ``blank`` has the page numbers of sources that only bring
-    pages without text, and ``known_by`` what named each source.
-    """
-
-    documents: dict[str, GivenDocument] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, None] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    blank: dict[str, frozenset[str]] = field(default_factory=dict)
-    known_by: dict[str, KnownBy] = field(default_factory=dict)
-
-    @classmethod
-    def read(
-        cls,
-        nodes: Iterable[BaseNode],
-        dataset: str,
-        find_files: Callable[[str], Iterable[str]] = lambda _: (),
-    ) -> GivenDocuments:
-        """Return the documents behind nodes, in order.
-
-        A source is named by the id that the user set, else by its full path or address, else by its
-        file name, else by its text. Its texts are ``name``, ``name#2``, ``name#3`` …; a text that
-        is repeated with the same metadata counts once. Consecutive pages (``page_label``) with the
-        same metadata are one document, named by the first page unless that is 1. ``find_files``
-        returns the sources that have a path already: no part takes the name of another source. A
-        text is Markdown if its path says so or has no suffix.
-        """
-        given = cls()
-        texts: dict[str, list[_Text]] = {}
-        for node in nodes:
-            if not isinstance(node, BaseNode):
-                raise InputError(f"give a list of Documents: {node!r:.60} is no document")
-            text = _Text.of(node)
-            given.names[node.ref_doc_id or node.node_id] = text.source
-            given.known_by[text.source] = text.known_by
-            texts.setdefault(text.source, []).append(text)
-        for name, group in texts.items():
-
-            def is_free(path: str, name: str = name) -> bool:
-                is_other = path != name and path in texts
-                return "#" not in path or not (is_other or {*find_files(path)} - {name})
-
-            given._add(name, group, dataset, is_free)
-        return given
-
-    def _add(
-        self, name: str, group: list[_Text], dataset: str, is_free: Callable[[str], bool]
-    ) -> None:
-        try:
-            made = [
-                GivenDocument(Source(dataset, name, parsed), style)
-                for parsed, style in _parse(name, group, is_free)
-            ]
-        except CatalogError as error:
-            self.refused[name] = str(error)
-            return
-        self.sources[name] = None
-        if not made and all(text.page is not None for text in group):
-            self.blank[name] = frozenset(str(text.page) for text in group)
-        self.documents |= {one.source.source_doc_id: one for one in made}
-
-
-@dataclass(frozen=True)
-class _Text:
+class GivenText:
     """The text of a plain node, the name of its source, its page, and its metadata.
 
-    ``label`` is its page as written, "" without one: texts of one source differ in it. ``given``
-    are the ids that the user set, as metadata.
+    A source is named by the id that the user set, else by its full path or address, else by its
+    file name, else by its text. ``label`` is its page as written, "" without one: texts of one
+    source differ in it. ``given`` are the ids that the user set, as metadata.
     """
 
     source: str
@@ -211,15 +128,21 @@ class _Text:
     page: int | None = None
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     known_by: KnownBy = "id"
+    node: BaseNode = field(default_factory=TextNode, compare=False, repr=False)
 
     @classmethod
-    def of(cls, node: BaseNode) -> _Text:
+    def of(cls, node: BaseNode, root: str = "") -> GivenText:
+        """Read a node; a path below the ``root`` of its dataset is relative to it."""
+        if not isinstance(node, BaseNode):
+            raise InputError(f"give a list of Documents: {node!r:.60} is no document")
         text = storable(node.get_content(metadata_mode=MetadataMode.NONE))
         style = {name: getattr(node, name) for name in GIVEN_STYLE}
-        address, bare = _find_address(node.metadata)
-        name = _find_id(node, has_address=bool(address))
-        source = storable(name or address or bare)
-        label, page = part_label(node.metadata, has_id=bool(name)), None
+        full, bare = _find_address(node.metadata)
+        name, address = _find_id(node, has_address=bool(full)), path_below(root, full)
+        is_path = bool(full) and _PART.sub("", name) == full
+        source = storable(address if is_path else path_below(root, name) or address or bare)
+        has_id = bool(name) and not is_path
+        label, page = part_label(node.metadata, has_id=has_id), None
         if "page_label" in node.metadata and label.isdecimal() and 0 < int(label) <= _MOST_PAGES:
             metadata = {key: it for key, it in node.metadata.items() if key != "page_label"}
             style, page = style | {"metadata": metadata}, int(label)
@@ -227,10 +150,11 @@ class _Text:
         given = {"doc_id": name} if name else {}
         if not isinstance(node, Document) and not _is_drawn(node.node_id):
             given["node_id"] = node.node_id
-        known_by: KnownBy = "id" if name else "address" if address else "name" if bare else "text"
-        if name and not isinstance(node, Document) and node.ref_doc_id:
+        known_by: KnownBy = "id" if has_id else "address" if full else "name" if bare else "text"
+        if has_id and not isinstance(node, Document) and node.ref_doc_id:
             known_by = "address"  # other nodes may be of the same document
-        return cls(source or _path_of(text), path, text, style, label, page, given, known_by)
+        source = source or f"text-{int(ids.sha1_hex(text)[:12], 16)}"  # of equal texts, equal paths
+        return cls(source, path, text, style, label, page, given, known_by, node)
 
     @property
     def is_markdown(self) -> bool:
@@ -238,6 +162,7 @@ class _Text:
         return PurePosixPath(path).suffix.lower() in _MARKDOWN
 
 
+_PART = re.compile(r"_part_\d+\Z")  # in ids of SimpleDirectoryReader(filename_as_id=True)
 _MOST_PAGES = 100_000
 _UNNAMED_TITLE = 80  # characters of the first line that name a text without a name
 _MARKDOWN = ("", ".md", ".markdown", ".mdown", ".mkd", ".mdx")
@@ -252,6 +177,14 @@ def _find_address(metadata: Mapping[str, Any]) -> tuple[str, str]:
     addresses = (said.get(key) for key in _ADDRESSES)
     full = next(filter(None, paths), None) or next(filter(is_web_address, addresses), None)
     return str(full or ""), str(metadata.get("file_name") or "")
+
+
+def path_below(root: str, path: str) -> str:
+    """Return a path below the folder ``root`` as ``catalog index build`` names it, or as it is."""
+    for real in (Path(path).absolute(), Path(path).resolve()) if root else ():
+        if real.is_relative_to(root) and (Path(path).is_absolute() or real.exists()):
+            return nfc(real.relative_to(root).as_posix())
+    return path
 
 
 def _find_id(node: BaseNode, *, has_address: bool) -> str:
@@ -272,15 +205,15 @@ def _is_drawn(name: str) -> bool:
         return False
 
 
-def _path_of(text: str) -> str:
-    """Return a path for a text without a name; equal texts give equal paths."""
-    return f"text-{int(ids.sha1_hex(text)[:12], 16)}"
-
-
-def _parse(
-    name: str, group: list[_Text], is_free: Callable[[str], bool]
+def parse_texts(
+    name: str, group: list[GivenText], is_free: Callable[[str], bool]
 ) -> Iterator[tuple[ParsedDocument, Mapping[str, Any]]]:
-    """Yield the documents of one source's texts, with their styles."""
+    """Yield the documents of one source's texts, with their styles.
+
+    They are ``name``, ``name#2``, ``name#3`` …; a text that is repeated with the same metadata
+    counts once. Consecutive pages (``page_label``) with the same metadata are one document, named
+    by the first page unless that is 1. A text is Markdown if its path says so or has no suffix.
+    """
     if all(text.page is not None for text in group):
         group = sorted(group, key=lambda text: text.page or 0)
     used: set[str] = set()
@@ -295,9 +228,9 @@ def _parse(
         yield _parse_pages(path, pages), first.style
 
 
-def _join_pages(group: list[_Text]) -> list[list[_Text]]:
+def _join_pages(group: list[GivenText]) -> list[list[GivenText]]:
     """Return consecutive pages together, other texts one by one, without repetitions."""
-    joined: list[list[_Text]] = []
+    joined: list[list[GivenText]] = []
     for text in group:
         last = joined[-1][-1] if joined else None
         is_next = last is not None and last.page is not None and text.page == last.page + 1
@@ -306,15 +239,6 @@ def _join_pages(group: list[_Text]) -> list[list[_Text]]:
         elif text.page is not None or [text] not in joined:
             joined.append([text])
     return joined
-
-
-def _given_ids(pages: list[_Text]) -> dict[str, str]:
-    """Return the ids that all the pages share."""
-    return {
-        key: value
-        for key, value in pages[0].given.items()
-        if all(page.given.get(key) == value for page in pages)
-    }
 
 
 def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
@@ -347,10 +271,11 @@ def _stored_style(style: Mapping[str, Any]) -> dict[str, MetadataValue]:
     return stored
 
 
-def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
+def _parse_pages(path: str, pages: list[GivenText]) -> ParsedDocument:
     """Return the document of these pages, or of a single text; its first page keeps its number."""
     first = pages[0]
-    said = first.style["metadata"] | (named := _given_ids(pages))
+    shared = set.intersection(*({*page.given.items()} for page in pages))  # ids of all the pages
+    said = first.style["metadata"] | (named := dict(sorted(shared)))
     if said.get("path", first.source) != first.source:  # else the document's own path hides it
         said.setdefault("file_path", said.pop("path"))
     metadata = _metadata_of(said) | named
@@ -373,12 +298,7 @@ def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
         parsed = replace(parsed, pages=(*[0] * (first.page - 1), *starts))
     given = keep_given(GIVEN, {**parsed.metadata, **said})
     level = one_level(parsed.metadata.get(LEVEL), metadata.get(LEVEL))
-    parsed = label(
-        replace(
-            parsed,
-            title=choose_title(first.path or path, title, unnamed),
-            source_type="llama_index",
-            metadata={**parsed.metadata, **metadata, **level},
-        )
-    )
+    title = choose_title(first.path or path, title, unnamed)
+    metadata = {**parsed.metadata, **metadata, **level}
+    parsed = label(replace(parsed, title=title, source_type="llama_index", metadata=metadata))
     return replace(parsed, metadata={**parsed.metadata, **given})

@@ -18,30 +18,31 @@ from catalog.core.text import storable
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import Source, cut_document
 from catalog.ingest.readers.metadata import LEVEL, normalise
-from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument, keep_given
+from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, keep_given
 from catalog.search_v2.nodes import ADDED, PARENT
 
 
 def collect_chunks(
-    chunker: DocumentChunker, given: GivenDocument, nodes: Sequence[BaseNode]
+    chunker: DocumentChunker, source: Source, given: Mapping[str, Any], nodes: Sequence[BaseNode]
 ) -> list[ChunkNode]:
     """Return the chunks of a document from the nodes that steps made of it, in their order.
 
-    Added metadata become the chunk's own, and both legs search what templates and exclusion keys
-    leave of metadata. Passages of the document's text keep their place, whatever their order.
-    Parents and children are those of the chunks.
+    ``given`` is the style of the document. Added metadata become the chunk's own, and both legs
+    search what templates and exclusion keys leave of metadata. Passages of the document's text keep
+    their place, whatever their order. Parents and children are those of the chunks.
     """
     nodes = [node for node in nodes if _text_of(node).strip()]
-    source, spans = given.source, [node.span for node in nodes if isinstance(node, ChunkNode)]
-    if nodes and isinstance(nodes[0], ChunkNode):
-        source = nodes[0].source
-    is_same = len(spans) == len(nodes) and all(_is_unchanged(node, source) for node in nodes)
-    if not is_same:
-        source, spans = _place(chunker, given.source, nodes)
+    path, known = source.parsed.path, given.get("metadata", {})
+    spans = [node.span for node in nodes if isinstance(node, ChunkNode)]
+    made = nodes[0].source if nodes and isinstance(nodes[0], ChunkNode) else source
+    if len(spans) == len(nodes) and all(_is_unchanged(node, made) for node in nodes):
+        source = made
+    else:
+        source, spans = _place(chunker, source, nodes)
     ids = {node.node_id: source.chunk_id(span) for node, span in zip(nodes, spans, strict=True)}
     chunks = []
     for node, span in zip(nodes, spans, strict=True):
-        own = _own_metadata(given, node)
+        own = _own_metadata(path, known, node)
         family = _family_of(node, ids)
         if (parent := family.get(NodeRelationship.PARENT)) is not None:
             own = own | {PARENT: parent.node_id}
@@ -86,16 +87,11 @@ def _excluding_title(node: BaseNode) -> BaseNode:
     return node.model_copy(update={"excluded_embed_metadata_keys": excluded}) if titles else node
 
 
-def _own_metadata(given: GivenDocument, node: BaseNode) -> dict[str, MetadataValue]:
-    known = given.style.get("metadata", {})
-    added = {
-        key: value
-        for key, value in node.metadata.items()
-        if key not in known or known[key] != value
-    }
+def _own_metadata(path: str, known: Mapping[str, Any], node: BaseNode) -> dict[str, MetadataValue]:
+    added = {key: it for key, it in node.metadata.items() if key not in known or known[key] != it}
     fields = normalise(added)
     if LEVEL in fields:
-        raise InputError(f"{given.source.parsed.path}: a step may not add a {LEVEL}")
+        raise InputError(f"{path}: a step may not add a {LEVEL}")
     return fields | keep_given(ADDED, added) if added else {}
 
 
@@ -119,16 +115,9 @@ def _place(
     keeps_lines = ranges and source.parsed.places == AS_IN_FILE and not any(changed)
     starts = accumulate((len(text) + 2 for text in texts), initial=0)
     new = [(start, start + len(text)) for start, text in zip(starts, texts, strict=False)]
-    parsed = replace(
-        source.parsed,
-        text="\n\n".join(texts),
-        headings=(),
-        atomic=(),
-        body_start=0,
-        pages=(),
-        segments=(),
-        places=_lines_in_source(source.parsed.text, texts, found) if keeps_lines else AS_IN_FILE,
-    )
+    empty: dict[str, Any] = dict.fromkeys(("headings", "atomic", "pages", "segments"), ())
+    lines = _lines_in_source(source.parsed.text, texts, found) if keeps_lines else AS_IN_FILE
+    parsed = replace(source.parsed, text="\n\n".join(texts), body_start=0, places=lines, **empty)
     rewritten = replace(source, parsed=parsed)
     spans = cut_document(chunker, rewritten, new).spans
     before = iter(cut_document(chunker, source, ranges).spans)
@@ -161,22 +150,11 @@ def _as_before(span: ChunkSpan, before: ChunkSpan | None) -> ChunkSpan:
     """Return the span of a rewritten chunk with the headings, pages and times that it had."""
     if before is None:
         return span
-    at, length = before.locator, span.end - span.start
-    locator = replace(
-        span.locator,
-        page=at.page,
-        page_end=at.page_end,
-        time_start=at.time_start,
-        time_end=at.time_end,
-    )
-    return replace(
-        span,
-        heading_path=before.heading_path,
-        sections=before.sections,
-        modality=before.modality,
-        locator=locator,
-        page_breaks=tuple(min(offset, length) for offset in before.page_breaks),
-    )
+    length, of = span.end - span.start, ("page", "page_end", "time_start", "time_end")
+    at = replace(span.locator, **{name: getattr(before.locator, name) for name in of})
+    breaks = tuple(min(offset, length) for offset in before.page_breaks)
+    kept = {name: getattr(before, name) for name in ("heading_path", "sections", "modality")}
+    return replace(span, locator=at, page_breaks=breaks, **kept)
 
 
 _SPACE = re.compile(r"\s*")

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
-from llama_index.core.schema import (
-    BaseNode,
-    NodeRelationship,
-    NodeWithScore,
-    TransformComponent,
-)
+from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, TransformComponent
 from pydantic import PrivateAttr
 
 from catalog.core.documents import part_label
-from catalog.ingest.pipeline import TOGETHER
+from catalog.core.errors import CatalogError, InputError
+from catalog.core.ids import sha1_hex
+from catalog.ingest.pipeline import TOGETHER, Source
 from catalog.ingest.sync_report import in_groups
-from catalog.search_v2.ingestion_nodes import ChunkNode, GivenDocuments
+from catalog.search_v2.ingestion_nodes import ChunkNode, GivenText, parse_texts
 from catalog.search_v2.nodes import PassageNode, link_neighbours
 from catalog.store import Database
-from catalog.store.chunks import find_chunks
+from catalog.store.chunks import find_chunks, find_root
 from catalog.store.manifest import StoredPart, parts_of_files
 from catalog.store.publish import (
     NewChunk,
@@ -33,6 +31,7 @@ from catalog.store.publish import (
     ensure_dataset,
     publish_all,
     remove_documents,
+    set_source,
 )
 
 if TYPE_CHECKING:
@@ -45,20 +44,22 @@ _log = logging.getLogger(__name__)
 class IngestionReport:
     """The paths of the documents that a run added, replaced and deleted.
 
-    ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
-    ``warnings`` name stored texts that may have been replaced by mistake.
+    ``unchanged`` are the sources that were stored just so, and which no step was given. ``refused``
+    are those that could not be stored, with the reason; they stay as they were. ``warnings`` name
+    stored texts that may have been replaced by mistake.
 
     Examples:
         >>> from llama_index.core import Document
         >>> from catalog.search_v2 import IngestionPipelineBuilderV2
         >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("menu")
         >>> nodes = pipeline.run(documents=[Document(text="Soup at noon.", doc_id="soup.txt")])
-        >>> pipeline.report
-        IngestionReport(added=['soup.txt'], replaced=[], deleted=[], refused={}, warnings=[])
+        >>> pipeline.report.added
+        ['soup.txt']
     """
 
     added: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -68,17 +69,64 @@ class IngestionReport:
 class IngestionRun:
     """The state that the steps of one run share: parallel runs of a pipeline have one each.
 
-    ``earlier`` are the sources of the pipeline's earlier runs.
+    ``root`` is the folder of the dataset, ``how`` tells what the steps are, and ``earlier`` are the
+    sources of the pipeline's earlier runs. By source, ``given`` are the texts that the run brings,
+    ``marks`` tell what its documents are made of, and ``texts`` are those after the first steps.
+    ``documents`` are these by source_doc_id, with their styles.
     """
 
-    given: GivenDocuments = field(default_factory=GivenDocuments)
-    report: IngestionReport = field(default_factory=IngestionReport)
+    root: str = ""
+    how: str = ""
     earlier: frozenset[str] = frozenset()
+    report: IngestionReport = field(default_factory=IngestionReport)
+    given: dict[str, list[GivenText]] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, list[GivenText]] = field(default_factory=dict)
+    documents: dict[str, tuple[Source, Mapping[str, Any]]] = field(default_factory=dict)
 
-    def start(self, given: GivenDocuments) -> None:
-        """Take the documents of the run."""
-        self.given = given
-        self.report.refused |= given.refused
+    def group(self, nodes: Iterable[BaseNode]) -> dict[str, list[GivenText]]:
+        """Return the texts of nodes by source, in order."""
+        groups: dict[str, list[GivenText]] = {}
+        for text in (GivenText.of(node, self.root) for node in nodes):
+            groups.setdefault(text.source, []).append(text)
+        return groups
+
+    def read(
+        self, nodes: Iterable[BaseNode], dataset: str, find_files: Callable[[str], Iterable[str]]
+    ) -> None:
+        """Read the documents; ``find_files`` returns the stored sources that have a path.
+
+        No part of a source takes the name of another source.
+        """
+        self.texts = self.group(nodes)
+        for name, group in self.texts.items():
+
+            def is_free(path: str, name: str = name) -> bool:
+                is_other = path != name and path in self.texts
+                return "#" not in path or not (is_other or {*find_files(path)} - {name})
+
+            try:
+                for parsed, style in list(parse_texts(name, group, is_free)):
+                    source = Source(dataset, name, parsed)
+                    self.documents[source.source_doc_id] = source, style
+            except CatalogError as error:
+                self.refuse(name, str(error))
+
+    def mark(self, made_by: Mapping[str, Sequence[str]]) -> list[str]:
+        """Note what each source is made of, and return those that are stored just so.
+
+        ``made_by`` has the fingerprints of their stored documents, which end with the mark of the
+        source and the number of its documents.
+        """
+        self.marks = {name: sha1_hex(f"{self.how}{it}")[:16] for name, it in self.given.items()}
+        ends = {name: [one.rpartition(":")[2] for one in made] for name, made in made_by.items()}
+        return [name for name in ends if {*ends[name]} == {f"{self.marks[name]}.{len(ends[name])}"}]
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Report and log that a source cannot be stored."""
+        self.report.refused[name] = reason
+        self.marks.pop(name, None)
+        _log.warning("left out: %s: %s", name, reason)
 
     def warn(self, text: str) -> None:
         """Report and log a warning."""
@@ -86,23 +134,58 @@ class IngestionRun:
         _log.warning(text)
 
 
+def stored_root(database: Database, dataset: str, given: str = "") -> str:
+    """Return the folder of a dataset, or the given one if it has none."""
+    with database.read() as connection:
+        return find_root(connection, dataset) or given
+
+
 RUN: ContextVar[IngestionRun | None] = ContextVar("catalog_ingestion_run", default=None)
+ONE_PROCESS = (
+    "a pipeline holds the store of its process, and the embedding model uses every core already: "
+    "leave num_workers out, or call build_pipeline() in the other process"
+)
 
 
-class ChunkPersistenceTransform(TransformComponent):
+class OwnStep(TransformComponent):
+    """A step of a run in this process: neither pickled nor replaced by LlamaIndex's cache.
+
+    A cached result would store nothing, and a chunk from a cache has no place in its source.
+    """
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex knows it."""
+        return cls.__name__
+
+    def to_dict(self, **options: Any) -> dict[str, Any]:
+        """Return the fields with a new number, as LlamaIndex's cache looks for them."""
+        return super().to_dict(**options) | {"call": uuid4().hex}
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise InputError(ONE_PROCESS)
+
+    def _chunks(self, nodes: Sequence[BaseNode]) -> list[ChunkNode]:
+        """Return the nodes; raises :class:`InputError` if one is no chunk."""
+        for node in nodes:
+            if not isinstance(node, ChunkNode):
+                raise InputError(
+                    f"{self.class_name()} needs chunks, and {node.node_id} is a "
+                    f"{type(node).__name__}: keep all steps of build_pipeline() in their order"
+                )
+        return cast("list[ChunkNode]", list(nodes))
+
+
+class ChunkPersistenceTransform(OwnStep):
     """Turn chunk nodes into the rows that :class:`PersistenceTransform` will publish.
 
     ``pipeline`` identifies how they were cut and embedded, so that a change is noticed.
 
     Examples:
-        >>> from llama_index.core import Document
-        >>> from catalog.core.tokens import CharTokenCounter
-        >>> from catalog.ingest.chunking import DocumentChunker
-        >>> from catalog.search_v2 import ChunkPersistenceTransform, ChunkSplitter
-        >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
-        >>> chunks = split([Document(text="Tea is at four.", doc_id="tea.txt")])
-        >>> [node.revision.source_doc_id for node in ChunkPersistenceTransform()(chunks)]
-        ['notes:tea.txt']
+        >>> from catalog.search_v2 import ChunkPersistenceTransform, IngestionPipelineBuilderV2
+        >>> step = IngestionPipelineBuilderV2().build_pipeline("handbook").transformations[-2]
+        >>> isinstance(step, ChunkPersistenceTransform), len(step.pipeline)
+        (True, 16)
     """
 
     pipeline: str = ""
@@ -110,9 +193,8 @@ class ChunkPersistenceTransform(TransformComponent):
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Give the first chunk of each document its revision."""
         groups: dict[str, list[ChunkNode]] = {}
-        for node in nodes:
-            if isinstance(node, ChunkNode):
-                groups.setdefault(node.source.source_doc_id, []).append(node)
+        for chunk in self._chunks(nodes):
+            groups.setdefault(chunk.source.source_doc_id, []).append(chunk)
         for group in groups.values():
             group[0].revision = group[0].source.revision(
                 [NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in group],
@@ -123,7 +205,7 @@ class ChunkPersistenceTransform(TransformComponent):
         return list(nodes)
 
 
-class PersistenceTransform(TransformComponent):
+class PersistenceTransform(OwnStep):
     """Publish the documents of the nodes: each source whole, several short ones in a transaction.
 
     A run replaces everything stored of its sources. Only if all its pages of a source are new
@@ -140,35 +222,46 @@ class PersistenceTransform(TransformComponent):
 
     dataset: str
     _database: Database = PrivateAttr()
-    _clock: Callable[[], float] = PrivateAttr()
 
-    def __init__(
-        self, database: Database, *, dataset: str, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, database: Database, *, dataset: str) -> None:
         super().__init__(dataset=dataset)
-        self._database, self._clock = database, clock
+        self._database = database
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Commit every source; return its nodes as stored. A search sees all of it or nothing."""
-        run = RUN.get() or IngestionRun()
-        sources: dict[str, list[NewRevision]] = {name: [] for name in run.given.sources}
-        for node in nodes:
-            if isinstance(node, ChunkNode) and (revision := node.revision) is not None:
+        run, chunks = RUN.get() or IngestionRun(), self._chunks(nodes)
+        names = (name for name in run.texts if name not in run.report.refused)
+        sources: dict[str, list[NewRevision]] = {name: [] for name in names}
+        for revision in (chunk.revision for chunk in chunks):
+            if revision is not None:
                 sources.setdefault(revision.file, []).append(revision)
+        if unmade := {chunk.source.file for chunk in chunks if not sources.get(chunk.source.file)}:
+            raise InputError(f"{unmade.pop()} went through no ChunkPersistenceTransform")
         for name, revisions in list(sources.items()):
             documents = [one.document for one in revisions]
-            names = chain.from_iterable((one.path, *one.metadata) for one in documents)
-            if (unfit := describe_unfit(name, *names)) is not None:
-                run.report.refused[name] = unfit
+            fields = chain.from_iterable((one.path, *one.metadata) for one in documents)
+            if (unfit := describe_unfit(name, *fields)) is not None:
+                run.refuse(name, unfit)
                 del sources[name]
-        for group in in_groups(sources.items(), _count_chunks, TOGETHER):
+            elif not all(
+                key in one.vectors
+                for one in revisions
+                for cut in one.chunks
+                for key in cut.embed_keys
+            ):
+                run.marks.pop(name, None)  # the next run embeds the rest
+            elif name in run.marks:
+                mark = f":{run.marks[name]}.{len(revisions)}"
+                sources[name] = [replace(one, pipeline=one.pipeline + mark) for one in revisions]
+        for group in in_groups(
+            sources.items(), lambda it: sum(len(one.chunks) for one in it[1]), TOGETHER
+        ):
             with self._database.write() as connection:
                 self._replace(connection, dict(group), run)
-        return self._stored_forms(nodes)
+        return self._stored_forms({chunk.node_id: chunk for chunk in chunks})
 
-    def _stored_forms(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
+    def _stored_forms(self, made: Mapping[str, ChunkNode]) -> list[BaseNode]:
         """Return the stored nodes as searches return them, with their embeddings and children."""
-        made = {node.node_id: node for node in nodes if isinstance(node, ChunkNode)}
         with self._database.read() as connection:
             stored = {it.chunk_id: it for it in find_chunks(connection, self.dataset, made)}
         scored = [NodeWithScore(node=PassageNode.of(stored[id_])) for id_ in made if id_ in stored]
@@ -186,17 +279,16 @@ class PersistenceTransform(TransformComponent):
         sources: Mapping[str, Sequence[NewRevision]],
         run: IngestionRun,
     ) -> None:
-        now, report = self._clock(), run.report
+        now, report = time.time(), run.report
         stored = parts_of_files(connection, self.dataset, sources)
         gone: list[str] = []
         for name, revisions in sources.items():
             before = stored.get(name, {})
             paths = [one.document.path for one in revisions]
-            blank = run.given.blank.get(name, frozenset())
-            if not revisions and (
-                not before or (blank and blank.isdisjoint(_stored_pages(before)))
-            ):
-                report.refused[name] = "it has no text"
+            blank = {str(text.page) for text in run.texts.get(name, ()) if text.page is not None}
+            is_other = not before or (blank and blank.isdisjoint(_stored_pages(before)))
+            if not revisions and is_other:
+                run.refuse(name, "it has no text")
                 continue
             if not _are_new_pages(before, revisions):
                 gone += [path for path in before if path not in paths]
@@ -208,14 +300,9 @@ class PersistenceTransform(TransformComponent):
             remove_documents(connection, self.dataset, gone, now)
         if any(sources.values()):
             ensure_dataset(connection, self.dataset, now)  # it may have been removed
+            if run.root and not find_root(connection, self.dataset):
+                set_source(connection, self.dataset, run.root, (), ())
             publish_all(connection, [one for some in sources.values() for one in some], now)
-
-
-_SHOWN = 20  # pages in a warning
-
-
-def _count_chunks(source: tuple[str, Sequence[NewRevision]]) -> int:
-    return sum(len(revision.chunks) for revision in source[1])
 
 
 def _are_new_pages(before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]) -> bool:
@@ -231,10 +318,7 @@ def _stored_pages(before: Mapping[str, StoredPart]) -> frozenset[str]:
 
 
 def _tell_of_others(
-    run: IngestionRun,
-    name: str,
-    before: Mapping[str, StoredPart],
-    revisions: Sequence[NewRevision],
+    run: IngestionRun, name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
 ) -> None:
     """Warn if pages are lost, or if other texts replace all stored ones: both may be wanted.
 
@@ -243,7 +327,7 @@ def _tell_of_others(
     """
     new = frozenset().union(*map(_pages, revisions))
     if new and (lost := _stored_pages(before) - new):
-        pages = ", ".join(sorted(lost, key=lambda page: (len(page), page))[:_SHOWN])
+        pages = ", ".join(sorted(lost, key=lambda page: (len(page), page))[:20])
         run.warn(
             f"{name}: the stored pages {pages} are deleted, for this run has only others. Run all "
             "pages of a source together, or only new ones"
@@ -252,8 +336,8 @@ def _tell_of_others(
     hashes = {part.content_hash for part in before.values()}
     if not before or not hashes.isdisjoint(revision.content_hash for revision in revisions):
         return
-    known_by = run.given.known_by.get(name, "id")
-    is_unsure = known_by == "name" or (known_by == "address" and name in run.earlier)
+    known_by = {text.known_by for text in run.texts.get(name, ())}
+    is_unsure = "name" in known_by or ("address" in known_by and name in run.earlier)
     if is_unsure or len(revisions) > 1:
         run.warn(
             f"{name}: all {len(before)} stored texts are replaced by {len(revisions)} others. To "

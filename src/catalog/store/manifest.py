@@ -110,12 +110,20 @@ def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
     connection.execute(delete(manifest).where(where))
 
 
-def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[str, str]]:
-    """Return ``content_hash``, ``pipeline`` and ``file`` of the live revisions, by path."""
+def known_documents(
+    connection: Connection, dataset: str, folder: str = "", files: Iterable[str] | None = None
+) -> dict[str, Mapping[str, str]]:
+    """Return ``content_hash``, ``pipeline`` and ``file`` of the live revisions, by path.
+
+    They are all or those of ``files``, which are named from the ``folder`` on if they are in it.
+    """
+    above = f"{folder}/" if folder else ""
     of = documents.c
     query = select(of.path, of.content_hash, of.pipeline, of.file).where(of.dataset == dataset)
+    if files is not None:
+        query = query.where(among(of.file, files))
     return {
-        path: {"content_hash": content_hash, "pipeline": pipeline, "file": file}
+        path: {"content_hash": content_hash, "pipeline": pipeline, "file": file.removeprefix(above)}
         for path, content_hash, pipeline, file in connection.execute(query)
     }
 
