@@ -139,7 +139,8 @@ def test_workers_embed_with_the_prefix():
 )
 def test_a_copied_step_has_the_prefix_of_its_model(copied):
     model = EmbeddingModel(WordEncoder(), document_prefix="passage: ")
-    for step in (EmbeddingPrefixTransform(model), EmbeddingPrefixTransform(prefix="passage: ")):
+    given = (EmbeddingPrefixTransform(prefix="passage: "), EmbeddingPrefixTransform("passage: "))
+    for step in (EmbeddingPrefixTransform(model), *given):
         again = copied(step)
         assert again.to_dict() == step.to_dict()
         (node,) = again([TextNode(text=TEXT)])

@@ -630,6 +630,12 @@ def test_a_passage_that_could_not_be_embedded_is_tried_again(service, pipeline, 
     assert pipeline.report.unchanged == ["good"]
 
 
+def test_a_document_that_was_only_read_is_unchanged(service, pipeline):
+    for day in ("2026-05-06", "2026-05-07"):
+        pipeline.run(documents=[row("Walrus.", last_accessed_date=day)])
+    assert pipeline.report.unchanged == ["/docs/zoo.csv"]
+
+
 STRATEGIES = list(DocstoreStrategy)
 
 

@@ -148,7 +148,7 @@ class EmbeddingPrefixTransform(TransformComponent):
     :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
     pipeline that is not ours, put this step just before the embedding model: plain text nodes get
     the metadata ``embedding_lead``, which no language model reads. The prefix is that of
-    ``model`` or the configured model, unless ``prefix`` is given.
+    ``model`` or the configured model, unless ``prefix`` is given, first or by its name.
 
     Examples:
         >>> from llama_index.core.schema import MetadataMode, TextNode
@@ -166,13 +166,14 @@ class EmbeddingPrefixTransform(TransformComponent):
 
     def __init__(
         self,
-        model: EmbeddingModel | BaseEmbedding | None = None,
+        model: EmbeddingModel | BaseEmbedding | str | None = None,
         *,
         prefix: str | None = None,
         context: bool = True,
         form: Literal["place", "labels"] = "place",
         part_seconds: float = 20.0,
     ) -> None:
+        model, prefix = (None, model) if isinstance(model, str) else (model, prefix)
         own = None if model is None else as_model(model)
         if prefix is None:  # else no model is needed for plain nodes
             own = own or get_model(rag=get_settings().rag_v2)
@@ -255,9 +256,8 @@ def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
     if form == "place":
         return format_place(path, (title.strip(), *headings), node.text)
     named = PurePosixPath(path)
-    return format_labels(
-        title or named.name, str(said.get("file_type") or named.suffix[1:]), headings
-    )
+    kind = str(said.get("file_type") or named.suffix[1:])
+    return format_labels(title or named.name, kind, headings)
 
 
 class CachedEmbedding(OwnStep):

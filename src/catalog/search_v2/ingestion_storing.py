@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _log = logging.getLogger(__name__)
+_ACCESSED = re.compile(r"'last_accessed_date': '[^']*'")  # a reader's own doing
 
 
 @dataclass
@@ -118,7 +119,8 @@ class IngestionRun:
         ``made_by`` has the fingerprints of their stored documents, which end with the mark of the
         source and the number of its documents.
         """
-        self.marks = {name: sha1_hex(f"{self.how}{it}")[:16] for name, it in self.given.items()}
+        told = {name: _ACCESSED.sub("", f"{self.how}{it}") for name, it in self.given.items()}
+        self.marks = {name: sha1_hex(it)[:16] for name, it in told.items()}
         ends = {name: [one.rpartition(":")[2] for one in made] for name, made in made_by.items()}
         return [name for name in ends if {*ends[name]} == {f"{self.marks[name]}.{len(ends[name])}"}]
 
@@ -214,8 +216,7 @@ class PersistenceTransform(OwnStep):
 
     Examples:
         >>> from catalog.search_v2 import IngestionPipelineBuilderV2, PersistenceTransform
-        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
-        >>> last = pipeline.transformations[-1]
+        >>> last = IngestionPipelineBuilderV2().build_pipeline("handbook").transformations[-1]
         >>> isinstance(last, PersistenceTransform), last.dataset
         (True, 'handbook')
     """
@@ -238,8 +239,8 @@ class PersistenceTransform(OwnStep):
         if unmade := {chunk.source.file for chunk in chunks if not sources.get(chunk.source.file)}:
             raise InputError(f"{unmade.pop()} went through no ChunkPersistenceTransform")
         for name, revisions in list(sources.items()):
-            documents = [one.document for one in revisions]
-            fields = chain.from_iterable((one.path, *one.metadata) for one in documents)
+            found = (one.document for one in revisions)
+            fields = (field for one in found for field in (one.path, *one.metadata))
             if (unfit := describe_unfit(name, *fields)) is not None:
                 run.refuse(name, unfit)
                 del sources[name]
