@@ -695,11 +695,13 @@ def read_folder(folder, **options):
     return SimpleDirectoryReader(str(folder), recursive=True, **options).load_data()
 
 
+@pytest.mark.parametrize("is_stock", [False, True])
 @pytest.mark.parametrize("options", [{}, {"filename_as_id": True}])
-def test_a_document_has_one_name_whichever_way_it_came_in(service, folder, options):
+def test_a_document_has_one_name_whichever_way_it_came_in(service, folder, options, is_stock):
     build, files = Indexer(service.library).build, ["keys.md", "more/tea.txt"]
     made = IngestionPipelineBuilderV2(service).build_pipeline("notes", root=folder)
-    made.run(documents=read_folder(folder, **options))
+    steps = IngestionPipeline(transformations=made.transformations)
+    (steps if is_stock else made).run(documents=read_folder(folder, **options))
     assert paths(service) == files
     build(folder, "notes")
     assert paths(service) == files
@@ -715,6 +717,12 @@ def test_a_folder_that_is_indexed_later_gives_its_files_their_name(service, fold
     assert paths(service) == [str(folder / "keys.md"), str(folder / "more/tea.txt"), "mine"]
     Indexer(service.library).build(folder, "notes")
     assert paths(service) == ["keys.md", "mine", "more/tea.txt"]
+
+
+def test_a_file_that_is_the_whole_dataset_keeps_its_name(service, folder):
+    Indexer(service.library).build(folder / "keys.md", "notes")
+    run(service, *read_folder(folder)[:1])
+    assert paths(service) == ["keys.md"]
 
 
 def test_a_dataset_has_one_folder(service, folder):

@@ -63,10 +63,10 @@ from catalog.search_v2.ingestion_storing import (
     IngestionRun,
     OwnStep,
     PersistenceTransform,
-    stored_root,
 )
 from catalog.search_v2.retrievers import DatasetVectorStore
 from catalog.store import Database, embedding_cache
+from catalog.store.chunks import find_root
 from catalog.store.embedding_cache import require_model
 from catalog.store.manifest import files_of_paths, known_documents, paths_of_files
 from catalog.store.publish import remove_documents
@@ -84,7 +84,7 @@ class ChunkSplitter(OwnStep):
     """Cut documents into chunks with exact offsets and deterministic ids.
 
     A LlamaIndex ``splitter`` replaces the chunker. With a ``database`` no part of a source takes
-    the name of another source that is stored.
+    the name of another source that is stored. ``root`` is the folder of a dataset without one.
 
     Examples:
         >>> from llama_index.core import Document
@@ -101,6 +101,7 @@ class ChunkSplitter(OwnStep):
     _chunker: DocumentChunker = PrivateAttr()
     _splitter: NodeParser | None = PrivateAttr()
     _database: Database | None = PrivateAttr()
+    _root: str = PrivateAttr()
 
     def __init__(
         self,
@@ -109,18 +110,26 @@ class ChunkSplitter(OwnStep):
         dataset: str,
         splitter: NodeParser | None = None,
         database: Database | None = None,
+        root: str = "",
     ) -> None:
         super().__init__(dataset=dataset)
-        self._chunker, self._splitter, self._database = chunker, splitter, database
+        self._chunker, self._splitter = chunker, splitter
+        self._database, self._root = database, root
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
         run = RUN.get()
         if run is None or run.texts:  # in a pipeline of somebody else
-            root = "" if self._database is None else stored_root(self._database, self.dataset)
-            RUN.set(run := IngestionRun(root))
+            RUN.set(run := IngestionRun(self.find_root()))
         run.read(nodes, self.dataset, self._find_files)
         return [chunk for document in run.documents.values() for chunk in self._cut(*document)]
+
+    def find_root(self) -> str:
+        """Return the folder of the dataset, "" without one."""
+        if self._database is None:
+            return self._root
+        with self._database.read() as connection:
+            return find_root(connection, self.dataset) or self._root
 
     def _find_files(self, path: str) -> list[str]:
         """Return the sources in the store that have a document at this path."""
@@ -342,16 +351,17 @@ class DatasetPipeline(IngestionPipeline):
 
     _service: Searcher = PrivateAttr()
     _deletions: _DatasetDeletions = PrivateAttr()
-    _root: str = PrivateAttr()
+    _first: ChunkSplitter = PrivateAttr()
     _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
 
     def __init__(
-        self, transformations: list[TransformComponent], service: Searcher, dataset: str, root: str
+        self, first: ChunkSplitter, *others: TransformComponent, service: Searcher
     ) -> None:
-        """Set the steps, and the dataset of the service's library for which they are."""
-        store = _DatasetDeletions(dataset=dataset, service=service)
-        super().__init__(transformations=transformations, vector_store=store, disable_cache=True)
-        self._service, self._deletions, self._root = service, store, root
+        """Set the steps, and the service in whose store they put the dataset."""
+        store = _DatasetDeletions(dataset=first.dataset, service=service)
+        steps = [first, *others]
+        super().__init__(transformations=steps, vector_store=store, disable_cache=True)
+        self._service, self._deletions, self._first = service, store, first
 
     @property
     def report(self) -> IngestionReport:
@@ -384,8 +394,8 @@ class DatasetPipeline(IngestionPipeline):
         """
         library, dataset = self._service.library, self._deletions.dataset
         library.require_open()
-        root = stored_root(library.database, dataset, self._root)
-        name = self._deletions.names.get(ref_doc_id) or path_below(root, ref_doc_id)
+        below = path_below(self._first.find_root(), ref_doc_id)
+        name = self._deletions.names.get(ref_doc_id, below)
         return Indexer(library).remove_document(dataset, name)
 
     def _prepare_inputs(
@@ -397,7 +407,8 @@ class DatasetPipeline(IngestionPipeline):
         run.given, made_by = run.group(given), defaultdict[str, list[str]](list)
         dataset, names = self._deletions.dataset, self._deletions.names
         with self._service.library.database.read() as connection:
-            for one in known_documents(connection, dataset, files=run.given).values():
+            complete = run.given.keys() - embedding_cache.files_waiting(connection, dataset)
+            for one in known_documents(connection, dataset, files=complete).values():
                 made_by[one["file"]].append(one["pipeline"])
         unchanged = run.mark(made_by)
         for text in chain.from_iterable(run.given.values()):
@@ -427,7 +438,7 @@ class DatasetPipeline(IngestionPipeline):
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         names = {one.name: () for one in taken if one.kind in kinds and one.name != "self"}
         check_names(more, names)
-        library, dataset = self._service.library, self._deletions.dataset
+        library, earlier = self._service.library, self._deletions.names
         library.require_open()
         if num_workers is not None and num_workers > 1:
             raise InputError(ONE_PROCESS)
@@ -440,8 +451,7 @@ class DatasetPipeline(IngestionPipeline):
         require_model(library.database, library.wanted_model)
         steps = [(type(one).__qualname__, one.model_dump()) for one in self.transformations]
         how = remove_unstable_values(f"{steps}{[more[it] for it in sorted(more.keys() - stock)]}")
-        root, earlier = stored_root(library.database, dataset, self._root), self._deletions.names
-        RUN.set(run := IngestionRun(root, how, frozenset(earlier.values())))
+        RUN.set(run := IngestionRun(self._first.find_root(), how, frozenset(earlier.values())))
         is_done = False
         try:
             yield
@@ -519,10 +529,6 @@ class IngestionPipelineBuilderV2:
         service = self._service or shared_service(make_store=True)
         library = service.library
         folder = "" if root is None else str(Path(root).resolve(strict=True))
-        if folder != (stored := stored_root(library.database, name, folder)) and root is not None:
-            raise InputError(
-                f"root is {folder}, and {name!r} has the folder {stored}: leave root out"
-            )
         model = _require_model(library, embed_model)
         made = Pipeline.of(
             library.settings.rag_v2, model, chunk_size=chunk_size, chunk_overlap=chunk_overlap
@@ -531,14 +537,19 @@ class IngestionPipelineBuilderV2:
         if splitter is not None:
             how = remove_unstable_values(splitter.to_json())
             fingerprint = sha1_hex(f"{fingerprint}|{how}")[:16]
-        steps: list[TransformComponent] = [
-            ChunkSplitter(made.chunker, dataset=name, splitter=splitter, database=store),
+        cut = ChunkSplitter(
+            made.chunker, dataset=name, splitter=splitter, database=store, root=folder
+        )
+        if root is not None and (own := cut.find_root()) != folder:
+            raise InputError(f"root is {folder}, and {name!r} has the folder {own}: leave root out")
+        return DatasetPipeline(
+            cut,
             ChunkPrefixTransform(made),
             CachedEmbedding(model, store),
             ChunkPersistenceTransform(pipeline=fingerprint),
             PersistenceTransform(store, dataset=name),
-        ]
-        return DatasetPipeline(steps, service, name, folder)
+            service=service,
+        )
 
 
 def _dataset_name(dataset_id: str | int | None, dataset_name: str | None) -> str:

@@ -183,7 +183,7 @@ def path_below(root: str, path: str) -> str:
     """Return a path below the folder ``root`` as ``catalog index build`` names it, or as it is."""
     for real in (Path(path).absolute(), Path(path).resolve()) if root else ():
         if real.is_relative_to(root) and (Path(path).is_absolute() or real.exists()):
-            return nfc(real.relative_to(root).as_posix())
+            return nfc(real.relative_to(root).as_posix() if real != Path(root) else real.name)
     return path
 
 

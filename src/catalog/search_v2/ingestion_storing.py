@@ -136,12 +136,6 @@ class IngestionRun:
         _log.warning(text)
 
 
-def stored_root(database: Database, dataset: str, given: str = "") -> str:
-    """Return the folder of a dataset, or the given one if it has none."""
-    with database.read() as connection:
-        return find_root(connection, dataset) or given
-
-
 RUN: ContextVar[IngestionRun | None] = ContextVar("catalog_ingestion_run", default=None)
 ONE_PROCESS = (
     "a pipeline holds the store of its process, and the embedding model uses every core already: "
@@ -244,13 +238,6 @@ class PersistenceTransform(OwnStep):
             if (unfit := describe_unfit(name, *fields)) is not None:
                 run.refuse(name, unfit)
                 del sources[name]
-            elif not all(
-                key in one.vectors
-                for one in revisions
-                for cut in one.chunks
-                for key in cut.embed_keys
-            ):
-                run.marks.pop(name, None)  # the next run embeds the rest
             elif name in run.marks:
                 mark = f":{run.marks[name]}.{len(revisions)}"
                 sources[name] = [replace(one, pipeline=one.pipeline + mark) for one in revisions]

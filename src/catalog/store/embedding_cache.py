@@ -302,6 +302,16 @@ def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+def files_waiting(connection: Connection, dataset: str) -> set[str]:
+    """Return the files of the dataset that have a passage without a vector."""
+    if not is_noted_waiting(connection, dataset):
+        return set()
+    found = _waiting(select(documents.c.file)).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    return set(connection.scalars(found.where(documents.c.dataset == dataset).distinct()))
+
+
 def embedded_share(connection: Connection, restriction: Restriction) -> float | None:
     """Return the share of the restriction's passages that have a vector, 0 to 1.
 

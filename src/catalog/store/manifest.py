@@ -113,10 +113,7 @@ def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
 def known_documents(
     connection: Connection, dataset: str, folder: str = "", files: Iterable[str] | None = None
 ) -> dict[str, Mapping[str, str]]:
-    """Return ``content_hash``, ``pipeline`` and ``file`` of the live revisions, by path.
-
-    They are all or those of ``files``, which are named from the ``folder`` on if they are in it.
-    """
+    """Return ``content_hash``, ``pipeline`` and ``file`` (from ``folder`` on) of each path."""
     above = f"{folder}/" if folder else ""
     of = documents.c
     query = select(of.path, of.content_hash, of.pipeline, of.file).where(of.dataset == dataset)
