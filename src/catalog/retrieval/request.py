@@ -217,9 +217,12 @@ def search_arguments(
     :class:`InputError` for any other name and suggests the nearest.
     """
     arguments = take_similarity_top_k(given, "top_k")
-    names = dict.fromkeys(own, ()) | dict(parameter_names(kind))
+    names = dict.fromkeys(own, ()) | dict(parameter_names(kind)) | {"similarity_top_k": ()}
     for query in ("query", "question"):
         names.pop(query, None)
+        if query in arguments:
+            later = "give it later, to retrieve(…) or query(…)"
+            raise InputError(f"there is no argument {query!r}: {later}")
     check_names(arguments, names)
     return arguments
 

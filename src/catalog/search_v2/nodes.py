@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -304,6 +304,9 @@ class PassagePostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Return the name LlamaIndex serialises."""
         return cls.__name__
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()  # its store and its models are open
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

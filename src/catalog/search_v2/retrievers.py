@@ -25,16 +25,9 @@ from catalog.core.errors import InputError, QueryError, SemanticQueryError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion import Expander
-from catalog.retrieval.legs import (
-    expand,
-    plan_legs,
-)
+from catalog.retrieval.legs import expand, plan_legs
 from catalog.retrieval.parts import SearchParts, StageLog
-from catalog.retrieval.request import (
-    read_request,
-    search_arguments,
-    take_similarity_top_k,
-)
+from catalog.retrieval.request import read_request, search_arguments, take_similarity_top_k
 from catalog.retrieval.search import find, question_about
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.fused_retrievers import (
@@ -44,7 +37,7 @@ from catalog.search_v2.fused_retrievers import (
     check_depths,
 )
 from catalog.search_v2.nodes import ScoredPassage, ScoreName, to_nodes, to_question
-from catalog.search_v2.service import find_nodes
+from catalog.search_v2.service import find_nodes, llm_of_settings
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
@@ -228,7 +221,8 @@ def _check_narrow(names: Iterable[str]) -> None:
 class QueryExpansionRetrieverV2(DatasetRetriever):
     """A :class:`DatasetRetriever` that also searches for a language model's other words.
 
-    The model is ``llm``, or else the configured one; :class:`ConfigError` without either. The
+    The model is ``llm``, else that of LlamaIndex's ``Settings``, else the configured one;
+    :class:`ConfigError` without any. The
     query's own lists have the weight ``original_weight``, those of the expansion
     ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
     result already, is not expanded.
@@ -248,7 +242,8 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
         **settings: Any,
     ) -> None:
         super().__init__(dataset, **settings)
-        self._given_llm = None if llm is None else as_language_model(llm)
+        given = llm or llm_of_settings()
+        self._given_llm = None if given is None else as_language_model(given)
 
     def _expander(self, parts: SearchParts) -> Expander:
         return parts.expander_of(self._given_llm) if self._given_llm else parts.expander
