@@ -410,11 +410,11 @@ class DatasetPipeline(IngestionPipeline):
             complete = run.given.keys() - embedding_cache.files_waiting(connection, dataset)
             for one in known_documents(connection, dataset, files=complete).values():
                 made_by[one["file"]].append(one["pipeline"])
-        unchanged = run.mark(made_by)
+        unchanged = dict.fromkeys(run.mark(made_by))
         for text in chain.from_iterable(run.given.values()):
             names[text.node.ref_doc_id or text.node.node_id] = text.source
         if self.docstore is None:
-            run.report.unchanged = unchanged
+            run.report.unchanged = [*unchanged]
             changed = (run.given[name] for name in run.given if name not in unchanged)
             return [text.node for text in chain.from_iterable(changed)]
         self._forget(run, run.given.keys() - made_by.keys())
