@@ -105,6 +105,16 @@ def test_all_files_of_a_recording_share_one_cap(lecture):
     assert sorted(hit.original or hit.path for hit in hits) == ["a.md", "b.md"] + 3 * ["talk.mp4"]
 
 
+def test_frames_in_a_file_beside_a_transcript_belong_to_its_recording():
+    said = "# Talk\n\n## Transcript\n\n[00:00 - 00:20] The walrus speaks of its long tusks.\n"
+    frames = "# Talk\n\n## Frame at 00:10\n\nA slide.\n\n## Frame at 05:00\n\nThe end.\n"
+    service = service_of({"zoo/talks/talk.md": said, "zoo/talks/talk_frames.md": frames})
+    assert DocumentCatalog(service.library).query(dataset="zoo").total == 1
+    [hit] = service.search("walrus", dataset="zoo", docs=["talks/talk_frames.md"], top_k=1)
+    assert hit.path == "talks/talk.md"
+    assert [line.kind for line in hit.evidence.lines] == ["Audio", "Screen"]
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [("records.jsonl", '{"_id": "talk", "text": "The walrus."}\n'), ("talk", "The walrus.\n")],

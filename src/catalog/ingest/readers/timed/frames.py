@@ -30,7 +30,6 @@ _LABELLED = re.compile(
 _TIME_KEYS = ("timestamp", "timecode", "frame_time", "time", "time_seconds", "seconds", "position")
 _FILE_KEYS = ("frame_file", "frame", "image_file", "image")
 _FOLDER = re.compile(r"(?:.+[-_. ])?(?:key|video)?frames", re.IGNORECASE)
-_OF_FRAMES = re.compile(r".+_frames")
 _NAME = re.compile(
     r"(?i)(?:(?:key|video|visual)[-_ ]?)?frame[-_ ]?(?:at[-_ ])?t?=?\d|vlcsnap-"
     r"|.*(?<![A-Za-z])frame[-_ ](?:\d{1,3}h)?\d{1,3}m\d\ds"
@@ -135,15 +134,16 @@ def find_medium(
 ) -> tuple[str, str | None, dict[str, MetadataValue]]:
     """Return the title, type and metadata of what the text at ``path`` was made of.
 
-    Its ``name`` is as the text gives it, else in the text's own name (``talk.mp4.en.srt``). A frame
-    (told by ``is_frame`` or its name) in ``talk_frames`` belongs to ``talk`` next to that folder.
+    Its ``name`` is as the text gives it, else in the text's own name (``talk.mp4.en.srt``). Frames
+    (by ``is_frame`` or their name) in ``talk_frames/`` or ``talk_frames.md`` belong to ``talk``.
     ``media`` groups the texts of one medium: its path, for a recording without extension.
     """
     parts = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
     *folder, own_name = parts or [path]
     stem, language = _split_language(split_extension(own_name)[0])
-    if (is_frame or _NAME.match(stem)) and folder and _OF_FRAMES.fullmatch(folder[-1]):
-        stem = folder.pop().removesuffix("_frames")
+    if is_frame or _NAME.match(stem):
+        is_inside = bool(folder) and folder[-1].endswith("_frames")
+        stem = (folder.pop() if is_inside else stem).removesuffix("_frames") or stem
     file = media_file_name(name) or (stem if file_type_of(stem) else None)
     file_type = file_type_of(file or "")
     key = split_extension(file or stem)[0] if file_type in RECORDINGS else file or stem
@@ -161,9 +161,9 @@ def possible_originals(path: str) -> Iterator[str]:
     parts = [part for part in path.split("/") if part != CONVERTED]
     *folder, own_name = parts or [path]
     stem = split_extension(own_name)[0]
-    for name in dict.fromkeys([stem, _split_language(stem)[0]]):
+    for name in dict.fromkeys([stem, _split_language(stem)[0], stem.removesuffix("_frames")]):
         yield "/".join([*folder, name])
-    if folder and _OF_FRAMES.fullmatch(folder[-1]):
+    if folder and folder[-1].endswith("_frames"):
         yield "/".join(folder).removesuffix("_frames")
 
 
