@@ -712,19 +712,11 @@ def test_a_document_has_one_name_whichever_way_it_came_in(service, folder, optio
     assert paths(service) == files[1:]
 
 
-@pytest.mark.parametrize("is_indexed", [False, True])
-def test_a_folder_that_is_known_later_gives_its_files_their_name(
-    service, folder, is_indexed, monkeypatch
-):
-    monkeypatch.chdir(folder / "more")  # where a file has the name of an id
-    mine = Document(text="Keys of mine.", doc_id="tea.txt")
-    run(service, *read_folder(folder), mine)
-    assert paths(service) == [str(folder / "keys.md"), str(folder / "more/tea.txt"), "tea.txt"]
-    if is_indexed:
-        Indexer(service.library).build(folder, "notes")
-    else:
-        run(service, *read_folder(folder), mine, root=folder)
-    assert paths(service) == ["keys.md", "more/tea.txt", "tea.txt"]
+def test_a_folder_that_is_indexed_later_gives_its_files_their_name(service, folder):
+    run(service, *read_folder(folder), Document(text="Keys of mine.", doc_id="mine"))
+    assert paths(service) == [str(folder / "keys.md"), str(folder / "more/tea.txt"), "mine"]
+    Indexer(service.library).build(folder, "notes")
+    assert paths(service) == ["keys.md", "mine", "more/tea.txt"]
 
 
 def test_a_file_that_is_the_whole_dataset_keeps_its_name(service, folder):

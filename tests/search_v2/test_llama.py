@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from llama_index.core import Document, PromptTemplate, QueryBundle
+from llama_index.core import Document, PromptTemplate, QueryBundle, VectorStoreIndex
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import (
     CallbackManager,
@@ -34,7 +34,12 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+)
 from pydantic import BaseModel
 
 from catalog import search_v2
@@ -50,6 +55,7 @@ from catalog.search_v2 import (
     CatalogRetriever,
     CitedSentences,
     DatasetRetriever,
+    DatasetVectorStore,
     HybridRetrieverFactoryV2,
     IngestionPipelineBuilderV2,
     MaxChunksPerDocument,
@@ -60,8 +66,8 @@ from catalog.search_v2 import (
     TemporalExpansion,
     TokenBudget,
 )
-from fakes import DIM, open_library
-from llama_parts import Scripted, foreign_index, paths
+from fakes import DIM, WordEncoder, open_library
+from llama_parts import OtherModel, Scripted, foreign_index, paths
 from scripted import ScriptedReranker
 from small_documents import NOTES
 from stores import open_store, store_of
@@ -242,15 +248,12 @@ REFUSED = [
     (partial(CatalogRetriever, "notes", topk=3), "top_k"),
     (partial(CatalogRetriever, "notes", top_k=0), "top_k"),
     (partial(CatalogRetriever, "notes", query="bread"), "no argument 'query'"),
-    (partial(CatalogRetriever, "notes", similarity_topk=3), "did you mean similarity_top_k"),
-    (
-        partial(HybridRetrieverFactoryV2().build, query="bread", dataset_name="notes"),
-        r"'query': give it later, to retrieve\(…\)",
-    ),
-    (partial(TokenBudget, limit=3, token_limit=4), "the same argument"),
     (partial(CatalogRetriever, "notes", top_k=2, similarity_top_k=3), "give one of them"),
     (partial(CatalogRetriever, "notes", score="cosine"), "relevance"),
     (partial(CatalogRetriever, "notes", score="relevance", whole=False), "whole"),
+    (partial(CatalogRetriever, "notes", dataset_name="own"), "give one of them"),
+    (partial(CatalogRetriever, "notes", similarity_topk=3), "did you mean top_k"),
+    (partial(HybridRetrieverFactoryV2().build, "notes", query="bread"), r"retrieve\(query\)"),
     (partial(DatasetRetriever, "notes", k_fuse=3), "did you mean k_fused"),
     (partial(DatasetRetriever, "notes", top_k=3), "k_fused is its depth"),
     (partial(DatasetRetriever, "notes", k_lex=0), "k_lex is .*: use a number from 1"),
@@ -260,11 +263,14 @@ REFUSED = [
     (partial(build_engine, topk=3), "top_k"),
     (partial(build_engine, stream=True), "did you mean streaming"),
     (partial(build_engine, streaming=True), "streaming needs a language model"),
-    (partial(build_engine, streaming=True, response_synthesizer=CitedSentences()), "streaming"),
+    (
+        partial(build_engine, streaming=True, response_synthesizer=CitedSentences()),
+        "streaming",
+    ),
     (partial(build_engine, response_mode="refine"), "response_mode needs a language model"),
     (partial(AnswerQueryEngine, "notes", response_mode="refine"), "there is no argument"),
     (partial(TokenBudget, budget=10), "there is no argument"),
-    (partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"), "not both"),
+    (partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"), "there is no argument"),
     (partial(MaxChunksPerDocument, top_n=1), "there is no argument"),
     (partial(TemporalExpansion, None, seconds=1), "there is no argument"),
 ]
@@ -286,6 +292,52 @@ def test_similarity_top_k_is_taken_by_every_part(service):
         build_engine(similarity_top_k=1),
     ):
         assert len(engine.query("how hot is bread baked").source_nodes) == 1
+
+
+def test_a_dataset_is_named_by_either_name(service):
+    makers = (CatalogRetriever, DatasetRetriever, QueryExpansionRetrieverV2, AnswerQueryEngine)
+    for make in (*makers, HybridRetrieverFactoryV2().build):
+        for name in ("dataset", "dataset_name"):
+            part = make(**{name: "own"})
+            assert part.dataset == "own"
+            part.dataset_name = "notes"
+            assert part.dataset == part.dataset_name == "notes"
+    for name in ("dataset", "dataset_name"):
+        assert DatasetVectorStore(**{name: "notes"}).dataset == "notes"
+        [best] = search_v2.search("bake bread", top_k=1, **{name: "notes"})
+        assert best.path == "bread.txt"
+        engine = QueryEngineBuilderV2().build_query_engine(top_k=1, **{name: "notes"})
+        assert paths(engine.retrieve(QueryBundle("bake bread"))) == ["bread.txt"]
+
+
+def test_an_empty_query_finds_nothing(service):
+    vectors = DatasetVectorStore("notes")
+    for retriever in (
+        CatalogRetriever("notes"),
+        DatasetRetriever("notes"),
+        HybridRetrieverFactoryV2().over([CatalogRetriever("notes")]),
+        VectorStoreIndex.from_vector_store(vectors, embed_model=OtherModel()).as_retriever(),
+    ):
+        for query in ("", " \n"):
+            assert asyncio.run(retriever.aretrieve(query)) == retriever.retrieve(query) == []
+    vector = WordEncoder().encode([BACKUPS])[0].tolist()
+    alone = VectorStoreQuery(query_embedding=vector, similarity_top_k=1)
+    assert vectors.query(alone).nodes[0].metadata["path"] == "guides/backup.md"
+
+
+def test_parts_are_copied_and_pickled_and_ask_the_same_store(service):
+    for make in (CatalogRetriever, DatasetRetriever, AnswerQueryEngine, DatasetVectorStore):
+        part = make("notes")
+        for one in (pickle.loads(pickle.dumps(part)), deepcopy(part)):
+            assert (type(one), one.dataset) == (make, "notes")
+        held = make("notes", service=service)
+        assert deepcopy(held)._service is service
+        with pytest.raises(InputError, match="cannot be pickled"):
+            pickle.dumps(held)
+    ours = CatalogRetriever("notes", top_k=1)
+    for one in (pickle.loads(pickle.dumps(ours)), deepcopy(ours)):
+        one.top_k = 2
+        assert len(ours.retrieve("the keys")) == 1 < len(one.retrieve("the keys"))
 
 
 def test_what_is_set_later_acts_or_raises(service):
@@ -549,24 +601,6 @@ def test_a_model_of_the_settings_writes_the_answer(service, monkeypatch):
     response = build_engine(top_k=1).query("bake bread")
     assert str(response) == "text text text"
     assert paths(response.source_nodes) == ["bread.txt"]
-    monkeypatch.setattr(LlamaSettings, "_llm", MockLLM())  # what Settings.llm = None leaves
-    assert str(build_engine(top_k=1).query("bake bread")).startswith("Bake the bread")
-
-
-def test_the_answer_engine_and_the_expansion_take_the_model_of_the_settings(service, monkeypatch):
-    llm = Scripted(reply="Bread is baked at 230 degrees [1].")
-    monkeypatch.setattr(LlamaSettings, "_llm", llm)
-    question = "at how many degrees is bread baked"
-    assert str(AnswerQueryEngine("notes").query(question)) == "Bread is baked at 230 degrees. [1]"
-    asked = len(llm.prompts)
-    assert asked
-    named = AnswerQueryEngine("notes", model="none").query(question)
-    assert str(named) == "Bake the bread at 230 degrees. [1]"
-    assert len(llm.prompts) == asked
-    words = Scripted(reply="lex: yeast")
-    monkeypatch.setattr(LlamaSettings, "_llm", words)
-    QueryExpansionRetrieverV2("notes").retrieve("baking with yeast")
-    assert words.prompts
 
 
 def test_an_expansion_retriever_asks_its_models_words(service):
@@ -671,26 +705,6 @@ def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score():
     assert order(blend="linear")[0][0] == "a"
 
 
-def test_parts_are_copied_with_the_store_and_models_that_they_share(service):
-    question, rerank = "at how many degrees is bread baked", ScriptedReranker(1.0)
-    nodes = CatalogRetriever("notes").retrieve(question)
-    for stage in (RerankPostprocessor(rerank, top_n=2), TemporalExpansion(), TokenBudget()):
-        kept = deepcopy(stage).postprocess_nodes(nodes, query_str=question)
-        assert paths(kept) == paths(stage.postprocess_nodes(nodes, query_str=question))
-    for kind in (CatalogRetriever, DatasetRetriever):
-        part = kind("notes", service=service)
-        assert paths(deepcopy(part).retrieve(question)) == paths(part.retrieve(question))
-    engine = AnswerQueryEngine("notes", service=service)
-    for again in (deepcopy(engine), pickle.loads(pickle.dumps(AnswerQueryEngine("notes")))):
-        assert str(again.query(question)) == "Bake the bread at 230 degrees. [1]"
-
-
-def test_a_reranker_is_named_by_its_model(service):
-    named = RerankPostprocessor(model="own/reranker", top_n=2)
-    assert named._reranker.name == "reranker"
-    assert RerankPostprocessor()._reranker.name == service.parts.reranker.name != "reranker"
-
-
 @pytest.mark.parametrize(
     "copied",
     [
@@ -701,7 +715,7 @@ def test_a_reranker_is_named_by_its_model(service):
 )
 def test_a_serialised_postprocessor_is_the_same(copied):
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in ("a" * 40, "b", "c")]
-    for stage in (MaxChunksPerDocument(limit=1), TokenBudget(token_limit=9)):
+    for stage in (MaxChunksPerDocument(limit=1), TokenBudget(limit=9)):
         again = copied(stage)
         assert again.to_dict() == stage.to_dict()
         kept = [one.postprocess_nodes(nodes, query_str="the keys") for one in (stage, again)]

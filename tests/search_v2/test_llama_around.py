@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from llama_index.core import (
@@ -14,6 +15,7 @@ from llama_index.core import (
     load_index_from_storage,
 )
 from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
@@ -28,14 +30,17 @@ from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.node_parser import (
+    HierarchicalNodeParser,
     MarkdownNodeParser,
     SentenceSplitter,
     SentenceWindowNodeParser,
+    get_leaf_nodes,
 )
 from llama_index.core.postprocessor import (
     LLMRerank,
     LongContextReorder,
     MetadataReplacementPostProcessor,
+    PrevNextNodePostprocessor,
 )
 from llama_index.core.query_engine import (
     CitationQueryEngine,
@@ -45,21 +50,27 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.retrievers import (
+    AutoMergingRetriever,
     QueryFusionRetriever,
     RecursiveRetriever,
     RouterRetriever,
     TransformRetriever,
 )
-from llama_index.core.schema import IndexNode, QueryBundle
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llama_index.retrievers.bm25 import BM25Retriever
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient
 
-from catalog.core.errors import InputError
+from catalog import search_v2
+from catalog.core.errors import InputError, UnknownDatasetError
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
     CitedSentences,
+    DatasetRetriever,
     DatasetVectorStore,
     DistinctText,
     HybridRetrieverFactoryV2,
@@ -337,6 +348,7 @@ def test_an_agent_calls_our_tools():
 
 # nodes on both sides
 
+NUMBERS = ("zero", "one", "two", "three", "four")
 ZOO = "# Zoo\n\nA walrus sleeps. A seal swims.\n\n## Food\n\nFish is food. Crabs are, too.\n"
 
 
@@ -363,7 +375,7 @@ def test_our_nodes_are_copied_pickled_written_and_fill_other_indexes(tmp_path):
         assert json.loads(node.to_json())["score"] == node.score
         for one in (pickle.loads(pickle.dumps(node)), node.model_copy(deep=True)):
             assert (one.text, one.score, one.relevance) == (node.text, node.score, node.relevance)
-            assert one.node.chunk == node.chunk
+            assert one.node.chunk == node.node.chunk
     nodes = [one.node for one in found]
     index = VectorStoreIndex(nodes, embed_model=OtherModel())
     index.storage_context.persist(str(tmp_path))
@@ -416,7 +428,7 @@ class StoresModel(OtherModel):
     _get_query_embedding = _get_text_embedding
 
 
-def test_an_index_of_llama_index_reads_a_dataset_and_writes_nothing():
+def test_an_index_of_llama_index_reads_a_dataset():
     store = DatasetVectorStore("notes")
     index = VectorStoreIndex.from_vector_store(store, embed_model=StoresModel())
     found = index.as_retriever(similarity_top_k=2).retrieve(BACKUPS)
@@ -425,10 +437,86 @@ def test_an_index_of_llama_index_reads_a_dataset_and_writes_nothing():
     assert [one.node_id for one in found] == [one.node_id for one in same]
     filters = MetadataFilters(filters=[MetadataFilter(key="file_type", value="txt")])
     assert set(paths(index.as_retriever(filters=filters).retrieve(BACKUPS))) == {"bread.txt"}
-    with pytest.raises(InputError, match="only read"):
-        index.insert(Document(text="New."))
-    with pytest.raises(InputError, match="only read"):
-        index.delete_ref_doc("notes:bread.txt")
+
+
+def test_an_index_of_llama_index_inserts_replaces_and_deletes_documents():
+    store = DatasetVectorStore("zoo")
+    small = SentenceSplitter(chunk_size=40, chunk_overlap=0)
+    made = {"embed_model": StoresModel(), "transformations": [small]}
+    index = VectorStoreIndex.from_vector_store(store, **made)
+    index.delete_ref_doc("zoo")  # neither it nor the dataset exists
+    index.insert(Document(text=ZOO, doc_id="zoo"))
+    drawn = Document(text="The okapi sleeps.", metadata={"file_name": "okapi.md"})
+    index.insert(drawn)
+    index.update_ref_doc(Document(text=ZOO.replace("walrus", "otter"), doc_id="zoo"))
+
+    def read(query):
+        return [one.text for one in index.as_retriever(similarity_top_k=9).retrieve(query)]
+
+    assert "otter" in str(read("otter"))
+    assert "walrus" not in str(read("walrus"))
+    [okapi] = [one for one in read("okapi") if "okapi" in one]
+    nodes = small.get_nodes_from_documents([Document(text=ZOO * 5, doc_id="zoo")])
+    with pytest.raises(InputError, match="insert_batch_size"):
+        index.insert_nodes(nodes[:1])
+    assert okapi in read("okapi")
+    index.delete_ref_doc(drawn.doc_id)
+    assert okapi not in read("okapi")
+    [best, *_] = CatalogRetriever("zoo").retrieve("otter")
+    index.delete_ref_doc(best.node.ref_doc_id)
+    assert read("otter") == []
+
+
+def test_a_docstore_has_what_llama_indexs_stages_look_up():
+    text = "".join(f"## Part {n}\n\nThe {word} sleeps.\n\n" for n, word in enumerate(NUMBERS))
+    pipeline = IngestionPipelineBuilderV2().build_pipeline("zoo", splitter=MarkdownNodeParser())
+    pipeline.run(documents=[Document(text=text, doc_id="zoo.md")])
+    [second] = CatalogRetriever("zoo", top_k=1).retrieve("two sleeps")
+    docstore = search_v2.docstore("zoo")
+    assert len(docstore.docs) == len(NUMBERS)
+    assert docstore.get_document(second.node_id).hash == second.node.hash
+    beside = PrevNextNodePostprocessor(docstore=docstore, num_nodes=1, mode="both")
+    found = "".join(one.text for one in beside.postprocess_nodes([second]))
+    assert [word for word in NUMBERS if word in found] == ["one", "two", "three"]
+    words = BM25Retriever.from_defaults(docstore=docstore, similarity_top_k=1)
+    assert words.retrieve("two")[0].node_id == second.node_id
+    with pytest.raises(UnknownDatasetError):
+        search_v2.docstore("none")
+
+
+def test_children_are_merged_into_the_parents_of_a_docstore():
+    parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[64, 16], chunk_overlap=0)
+    pipeline = IngestionPipelineBuilderV2().build_pipeline("zoo", splitter=parser)
+    pipeline.run(documents=[Document(text="A walrus sleeps. " * 12, doc_id="zoo")])
+    docstore = search_v2.docstore("zoo")
+    first = get_leaf_nodes([*docstore.docs.values()])[0]
+    parent = docstore.get_document(first.parent_node.node_id)
+    below = docstore.get_nodes([one.node_id for one in parent.child_nodes])
+
+    class Leaves(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [NodeWithScore(node=one, score=1.0) for one in below]
+
+    context = StorageContext.from_defaults(docstore=docstore)
+    merged = AutoMergingRetriever(Leaves(), context).retrieve("walrus")
+    assert [one.node_id for one in merged] == [parent.node_id]
+
+
+def test_a_dataset_is_copied_into_qdrant_under_uuids_made_of_its_ids():
+    client = QdrantClient(":memory:")
+    store = QdrantVectorStore("notes", client=client)
+    ours = DatasetVectorStore("notes")
+    count = ours.copy_to(store)
+    assert ours.copy_to(store) == count == client.count("notes").count
+    index = VectorStoreIndex.from_vector_store(store, embed_model=StoresModel())
+    found = index.as_retriever(similarity_top_k=3).retrieve(BACKUPS)
+    same = DatasetRetriever("notes", mode="vector", k_fused=3).retrieve(BACKUPS)
+    assert [one.node_id for one in found] == [str(uuid5(NAMESPACE_OID, one.id_)) for one in same]
+    assert [one.text for one in found] == [one.text for one in same]
+    assert found[0].node.ref_doc_id == "notes:guides/backup.md"
+    related = {one.node_id for node in store.get_nodes() for one in (node.next_node,) if one}
+    assert related <= {node.node_id for node in store.get_nodes()}
+    client.close()
 
 
 def test_a_nodes_metadata_is_its_own_to_change():

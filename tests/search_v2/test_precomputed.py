@@ -90,6 +90,11 @@ def found(chunks: list[ChunkWithScore]) -> list[str]:
     return [chunk.chunk_id for chunk in chunks]
 
 
+def first_number(retriever: SemanticContextRetriever) -> float:
+    index = retriever.index
+    return float(index.matrix[index.ids.index(name_of(0)), 0])
+
+
 def index_of(*vectors: list[float]) -> EmbeddingIndex:
     ids = [f"{number:064x}" for number in range(len(vectors))]
     return EmbeddingIndex(ids, np.array(vectors, dtype=np.float32))
@@ -146,36 +151,21 @@ def test_batch_similarity_computation():
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("kind", "values"),
     [
-        lambda: RetrieverConfig(top_k=0),
-        lambda: RetrieverConfig(top_k=2.5),
-        lambda: RetrieverConfig(top_k=True),
-        lambda: RetrieverConfig(similarity_threshold=1.5),
-        lambda: RetrieverConfig(similarity_threshold=float("nan")),
-        lambda: RetrieverConfig(similarity_threshold="high"),
-        lambda: RetrieverConfig(batch_size=0),
-        lambda: RetrieverConfig(cache_dir=" "),
-        lambda: AgentContextConfig(agent_name=""),
-        lambda: AgentContextConfig("a", top_k=-1),
-        lambda: AgentContextConfig("a", filter_by_tags="python"),
-        lambda: AgentContextConfig("a", filter_by_tags=[1]),
+        *((RetrieverConfig, {"top_k": bad}) for bad in (0, 2.5, True)),
+        *((RetrieverConfig, {"similarity_threshold": bad}) for bad in (1.5, float("nan"), "high")),
+        *((RetrieverConfig, bad) for bad in ({"batch_size": 0}, {"cache_dir": " "})),
+        *((AgentContextConfig, bad) for bad in ({"agent_name": ""}, {"top_k": -1})),
+        *((AgentContextConfig, {"filter_by_tags": bad}) for bad in ("python", [1])),
     ],
 )
-def test_config_validation(make: Any):
+def test_config_validation(kind: Any, values: dict[str, Any]):
+    named = {"agent_name": "a"} if kind is AgentContextConfig else {}
     with pytest.raises(ConfigError) as caught:
-        make()
+        kind(**named | values)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, SemanticRetrievalError)
-
-
-def test_config_defaults():
-    config = RetrieverConfig()
-    assert (config.cache_dir, config.top_k, config.similarity_threshold, config.batch_size) == (
-        ".emb_cache", 5, 0.0, 32,
-    )  # fmt: skip
-    agent = AgentContextConfig("code-analyzer")
-    assert (agent.top_k, agent.similarity_threshold, agent.filter_by_tags) == (5, 0.0, [])
 
 
 # The design's integration tests.
@@ -188,8 +178,7 @@ def test_retriever_load_embeddings(fixture_embeddings_small: Path):
     assert list(retriever.index.ids) == sorted(map(name_of, range(10)))
     assert retriever.index.metadata[name_of(3)] == {"tags": ["odd"]}
     assert retriever.embedding_model == "text-embedding-3-small"
-    assert name_of(0) in retriever.index
-    assert retriever.index.embedding(name_of(0)).shape == (DIM,)
+    assert retriever.index.matrix.shape == (10, DIM)
 
 
 def test_retriever_single_query(fixture_embeddings_small: Path, fixture_query_vector: Any):
@@ -227,6 +216,19 @@ def test_agent_config_filtering(fixture_embeddings_small: Path, fixture_query_ve
     assert found(retriever.retrieve(fixture_query_vector, config=near)) == [name_of(4)]
     nothing = AgentContextConfig(agent_name="a", filter_by_tags=["absent"])
     assert retriever.retrieve(fixture_query_vector, config=nothing) == []
+
+
+def test_a_query_in_words_is_embedded_by_the_provider(
+    fixture_embeddings_small: Path, fixture_query_vector: Any
+):
+    provider = Provider(fixture_query_vector)
+    retriever = SemanticContextRetriever(fixture_embeddings_small, provider=provider)
+    config = AgentContextConfig(agent_name="code-analyzer", top_k=2)
+    chunks = retriever.retrieve(query="what?", config=config)
+    assert found(chunks) == found(retriever.retrieve(fixture_query_vector, config=config))
+    assert PrecomputedRetriever(retriever, config=config).retrieve("what?")[0].score > 0.9
+    with pytest.raises(QueryError, match="provider"):
+        SemanticContextRetriever(fixture_embeddings_small).retrieve(query="what?")
 
 
 # What may go wrong.
@@ -311,9 +313,9 @@ def test_a_file_written_over_in_place_is_seen_by_reload_and_by_a_new_retriever(
     for value in (2.0, 3.0):  # of the same size
         (fixture_embeddings_small / name_of(0)).write_text(json.dumps([value] * DIM))
         made = SemanticContextRetriever(fixture_embeddings_small)
-        assert made.index.embedding(name_of(0))[0] == value
+        assert first_number(made) == value
     retriever.reload()
-    assert retriever.index.embedding(name_of(0))[0] == 3.0
+    assert first_number(retriever) == 3.0
     sidecar = fixture_embeddings_small / f"{name_of(0)}.meta.json"
     for tag in ("old", "new"):
         sidecar.write_text(json.dumps({"tags": [tag]}))
@@ -323,7 +325,7 @@ def test_a_file_written_over_in_place_is_seen_by_reload_and_by_a_new_retriever(
         caplog.clear()
         sidecar.write_text(content)
         made = SemanticContextRetriever(fixture_embeddings_small)
-        assert (name_of(0) in made.index, made.index.metadata[name_of(0)]) == (True, {})
+        assert made.index.metadata[name_of(0)] == {}
         assert "no metadata" in caplog.text
     sidecar.unlink()
     assert name_of(0) not in SemanticContextRetriever(fixture_embeddings_small).index.metadata
@@ -340,13 +342,6 @@ def test_a_folder_with_only_unreadable_names_warns(
         assert len(SemanticContextRetriever(tmp_path).index) == 0
         assert "none of the 1 files" in caplog.text
         assert "chunk-1.json" in caplog.text
-
-
-def test_progress_ends_with_all_files(tmp_path: Path):
-    told: list[tuple[int, int]] = []
-    write_cache(tmp_path, np.ones((1000, 2)))
-    SemanticContextRetriever(tmp_path).reload(lambda *at: told.append(at))
-    assert told == [(500, 1000), (1000, 1000)]
 
 
 # Content.

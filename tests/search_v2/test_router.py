@@ -112,9 +112,9 @@ def test_only_the_chosen_documents_answer(mode, lexical, vector):
     assert (len(answer), route(answer).status) == (4, "ran")
     assert route(answer).note == "2 documents chosen"
     nodes = service.retrieve("cedar damson keys", **asked)
-    assert {node.chunk.path for node in nodes} <= {"cedar.md", "damson.md"}
+    assert {node.node.chunk.path for node in nodes} <= {"cedar.md", "damson.md"}
     more = CatalogRetriever(service=service, whole=False, **asked).retrieve("cedar damson keys")
-    assert {node.chunk.path for node in more} <= {"cedar.md", "damson.md"}
+    assert {node.node.chunk.path for node in more} <= {"cedar.md", "damson.md"}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -141,9 +141,9 @@ def test_too_few_passages_and_everything_is_searched_after_all(service, mode):
 def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allowed, mode, top_k):
     asked = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}
     assert paths(service.search("birch keys", **asked)) <= allowed
-    assert {one.chunk.path for one in service.retrieve("birch keys", **asked)} <= allowed
+    assert {one.node.chunk.path for one in service.retrieve("birch keys", **asked)} <= allowed
     candidates = CatalogRetriever(service=service, whole=False, **asked).retrieve("birch keys")
-    assert {one.chunk.path for one in candidates} <= allowed
+    assert {one.node.chunk.path for one in candidates} <= allowed
 
 
 def test_documents_of_another_dataset_are_never_chosen(own_service, library, tmp_path):

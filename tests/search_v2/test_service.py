@@ -354,7 +354,7 @@ def test_documents_are_narrowed_as_people_name_them(service, narrowed, paths):
     query = "bread keys backups"
     assert {hit.path for hit in service.search(query, dataset="notes", **narrowed)} == set(paths)
     nodes = service.retrieve(query, dataset="notes", **narrowed)
-    assert {node.chunk.path for node in nodes} == set(paths)
+    assert {node.node.chunk.path for node in nodes} == set(paths)
 
 
 def test_a_type_that_no_document_has_is_refused_with_those_there_are(service):

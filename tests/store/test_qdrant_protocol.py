@@ -81,6 +81,7 @@ def test_payload_indexes_are_made_once(server, engines, desk):
 LOST = {"status": 0, "is_done": True}  # the work is done and the answer is lost
 FAULTS = [
     {"status": 429, "headers": {"Retry-After": "2"}},
+    {"status": 503, "headers": {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}},
     {"status": 429},
     {"status": 503},
     {"status": 0},

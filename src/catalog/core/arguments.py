@@ -196,6 +196,7 @@ def takes_self(
 def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs, _ = rename_arguments(kwargs, {"dataset": ("dataset_name",)})
         check_names(kwargs, parameter_names(kind))
         return function(*args[: len(own)], kind(*args[len(own) :], **kwargs))
 
@@ -235,8 +236,7 @@ def check_names(given: Iterable[str], names: Names) -> None:
 
 def describe_unknown(name: str, names: Names) -> str:
     """Say that no argument has that name, which is the nearest, and list all."""
-    nearest = nearest_name(name, names)
-    hint = f"; did you mean {nearest}?" if nearest else ";"
+    hint = f"; did you mean {near}?" if (near := nearest_name(name, names)) else ";"
     return f"there is no argument {_shown(name)}{hint} arguments: {', '.join(names) or 'none'}"
 
 

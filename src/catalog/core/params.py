@@ -51,7 +51,7 @@ _OTHER_NAMES = f"""
     similarity_threshold: threshold min_score min_relevance score_threshold
     sort: sort_by order_by order
     tags: tag label labels
-    top_k: limit {_COUNT}
+    top_k: limit similarity_top_k {_COUNT}
     topic: subject about question
 """  # that people and models give a parameter where arguments are JSON
 _ALIASES = {

@@ -204,11 +204,8 @@ class UserBackend(SearchBackend):
     Whole paths of files in the dataset's folder are documents of the dataset.
     """
 
-    def __init__(self, spec: Any, database: Database) -> None:
-        self.name = (
-            spec if isinstance(spec, str) else getattr(spec, "__name__", type(spec).__name__)
-        )
-        self._search, self._database = UserSearch(spec), database
+    def __init__(self, spec: str, database: Database) -> None:
+        self.name, self._search, self._database = spec, UserSearch(spec), database
         self._root = ""
 
     @property
@@ -301,13 +298,12 @@ class Backends:
         self._loaded: list[SearchBackend] = []
         self._opened = ExitStack()
 
-    def load(self, spec: Any) -> SearchBackend:
+    def load(self, spec: str) -> SearchBackend:
         """Load the backend of a spec; raise :class:`BackendError` with the reason if that fails.
 
-        Names of this package come first, then files, then dotted paths. An object is the search.
+        Names of this package come first, then files, then dotted paths.
         """
-        is_named = isinstance(spec, str)
-        backend = self._backend(_MODULES.get(spec, spec) if is_named else spec)
+        backend = self._backend(_MODULES.get(spec, spec))
         self._loaded.append(backend)
         return backend
 
@@ -330,9 +326,7 @@ class Backends:
 
         return Searcher(self._library)
 
-    def _backend(self, spec: Any) -> SearchBackend:
-        if not isinstance(spec, str):
-            return UserBackend(spec, self._library.database)
+    def _backend(self, spec: str) -> SearchBackend:
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import RAGv2Settings
-from catalog.core.settings.loading import default_shaping, with_rag
+from catalog.core.settings.loading import default_shaping, with_section
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import Pipeline, pipeline_fingerprint
 from catalog.library.library import Library
@@ -85,7 +85,7 @@ class IndexingSettings:
         given, model = self._library.settings, self._library.model
         if settings.values == self._wanted.values:
             return given.rag_v2, model
-        rag = with_rag(given, _complete(settings.values)).rag_v2
+        rag = with_section(given, "rag_v2", _complete(settings.values)).rag_v2
         if rag.embed_prefix_doc != given.rag_v2.embed_prefix_doc:
             model = replace(model, document_prefix=document_prefix(given.embedding, rag))
         return rag, model

@@ -16,7 +16,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.core.settings.loading import needs_rebuild, with_rag
+from catalog.core.settings.loading import needs_rebuild, with_section
 from catalog.library.library import Library
 from catalog.retrieval.caches import ModelCache
 from catalog.retrieval.fusion import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
@@ -85,7 +85,7 @@ class SearchParts:
                 raise ConfigError(
                     f"{name} shapes the index: change it and rebuild, in another home"
                 )
-        settings = with_rag(self.settings, changes)
+        settings = with_section(self.settings, "rag_v2", changes)
         rag = settings.rag_v2
         if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
             _ = self.library.llm  # reports a missing setting now
@@ -195,9 +195,6 @@ class SearchParts:
     def close(self) -> None:
         """Close the library."""
         self.library.close()
-
-    def __deepcopy__(self, memo: object) -> SearchParts:
-        return self  # its store and its models are open
 
     def _load_reranker(self) -> Reranker:
         from catalog.retrieval.rerank import get_reranker

@@ -213,26 +213,24 @@ def search_arguments(
 ) -> dict[str, Any]:
     """Return the search parameters, or other ``kind``, that a LlamaIndex part was given.
 
-    LlamaIndex's ``similarity_top_k`` becomes ``top_k``. ``own`` are the part's own names. Raises
-    :class:`InputError` for any other name and suggests the nearest.
+    LlamaIndex's ``similarity_top_k`` is ``top_k``, and ``dataset_name`` is ``dataset``. ``own`` are
+    the part's own names. Raises :class:`InputError` for any other name and suggests the nearest.
     """
-    arguments = take_similarity_top_k(given, "top_k")
-    names = dict.fromkeys(own, ()) | dict(parameter_names(kind)) | {"similarity_top_k": ()}
+    arguments = dict(given)
+    for name, other in (("top_k", "similarity_top_k"), ("dataset", "dataset_name")):
+        if other in arguments:
+            both = {name: arguments.get(name), other: arguments.pop(other)}
+            arguments[name] = one_of(**both)
+    names = dict.fromkeys(own, ()) | dict(parameter_names(kind))
     for query in ("query", "question"):
         names.pop(query, None)
-        if query in arguments:
-            later = "give it later, to retrieve(…) or query(…)"
-            raise InputError(f"there is no argument {query!r}: {later}")
     check_names(arguments, names)
     return arguments
 
 
-def take_similarity_top_k(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the arguments with LlamaIndex's ``similarity_top_k`` under our name."""
-    arguments = dict(given)
-    if "similarity_top_k" in arguments:
-        top_k = arguments.pop("similarity_top_k")
-        if arguments.get(name) not in (None, top_k):
-            raise InputError(f"similarity_top_k and {name} are the same argument: give one of them")
-        arguments[name] = top_k
-    return arguments
+def one_of(**given: Any) -> Any:
+    """Return an argument of two names; :class:`InputError` if they have two values."""
+    (name, value), (other, same) = given.items()
+    if None not in (value, same) and value != same:
+        raise InputError(f"{other} and {name} are the same argument: give one of them")
+    return same if value is None else value

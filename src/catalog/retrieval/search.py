@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import chain, zip_longest
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from catalog.core.arguments import takes_self
-from catalog.core.errors import CatalogError, QueryError
+from catalog.core.errors import CatalogError, InputError, QueryError
 from catalog.core.params import Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.core.results import SearchResults
@@ -34,7 +34,14 @@ from catalog.retrieval.fusion import (
     rrf,
     single,
 )
-from catalog.retrieval.legs import LegQuery, LegRun, Question, expand, plan_legs, ranking
+from catalog.retrieval.legs import (
+    LegQuery,
+    LegRun,
+    Question,
+    expand,
+    plan_legs,
+    ranking,
+)
 from catalog.retrieval.parts import OnStage, SearchParts, StageLog
 from catalog.retrieval.query_words import find_words, keywords_of
 from catalog.retrieval.recordings import add_evidence, is_timed
@@ -128,8 +135,8 @@ class Searcher:
         """Close the library."""
         self.parts.close()
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self  # its store and its models are open
+    def __reduce__(self) -> NoReturn:
+        raise InputError("a service is of its process and cannot be pickled: leave service out")
 
 
 class Found(NamedTuple):

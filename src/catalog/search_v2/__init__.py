@@ -1,8 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, with settings ``IDX_RAG_V2__*``.
 
-One import for all of it: the verbs as functions (``index``, ``search``, ``ask``, ``get``,
-``browse``, ``compare``, ``remove``, ``generate``) and every LlamaIndex part. A name is loaded when
-it is first used, from its own room, also where that is above this one.
+``search`` runs all of it as one function, ``ask`` answers from its results and ``generate`` makes a
+document from them. Every LlamaIndex part can also be imported from here and is loaded at that time:
+``from catalog.search_v2 import CatalogRetriever``.
 """
 
 # ruff: noqa: F401
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
     from catalog.answers.answering import ask
     from catalog.answers.generating import generate
     from catalog.core.results import SearchResults
-    from catalog.interfaces.python import browse, compare, get, index, remove
     from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
     from catalog.search_v2.ingestion import (
         CachedEmbedding,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
         IngestionReport,
         PersistenceTransform,
     )
+    from catalog.search_v2.nodes import docstore
     from catalog.search_v2.postprocessors import (
         DistinctText,
         KeywordChunkSelector,
@@ -62,11 +62,11 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
 _NAMES = {
     "answers.answering": "ask",
     "answers.generating": "generate",
-    "interfaces.python": "browse compare get index remove",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
     "search_v2.ingestion": "CachedEmbedding ChunkSplitter EmbeddingPrefixTransform "
     "IngestionPipelineBuilderV2",
     "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
+    "search_v2.nodes": "docstore",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
     "RerankPostprocessor TemporalExpansion TokenBudget",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",

@@ -6,30 +6,29 @@ See docs/how-to/qdrant-collection.md.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core import Settings as LlamaSettings
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from pydantic import ValidationError
 
 from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, QueryError
-from catalog.core.filters import Filter, parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
+from catalog.core.settings.loading import with_section
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.parts import StageLog
-from catalog.search_v2.fused_retrievers import is_own
+from catalog.retrieval.request import one_of
+from catalog.search_v2.fused_retrievers import StoreRetriever
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,
     ForeignCollection,
@@ -71,28 +70,25 @@ def read_points(
         ] += 1
         return ""
 
-    def number_of(point: ForeignPoint) -> int | None:
-        number = text_of(point, names.chunk_index)
-        if number and not number.isdecimal():
-            problems[f"with a {names.chunk_index} that is no number"] += 1
-        return int(number) if number.isdecimal() else None
-
     results = []
     for rank, point in enumerate(points, start=1):
-        source, title = text_of(point, names.source_url), text_of(point, names.page_title)
-        section, at = text_of(point, names.section), source or f"point {point.id}"
-        named = ", ".join(dict.fromkeys(filter(None, (title, section))))
+        said = {name: text_of(point, str(getattr(names, name))) for name in FIELDS}
+        source, number = said["source_url"], said["chunk_index"]
+        if number and not number.isdecimal():
+            problems[f"with a {names.chunk_index} that is no number"] += 1
+        named = ", ".join(dict.fromkeys(filter(None, (said["page_title"], said["section"]))))
+        at = source or f"point {point.id}"
         result = CollectionResult(
             rank=rank,
             score=point.score,
             path=source or point.id,
             source_doc_id=source or point.id,
             chunk_id=point.id,
-            title=title,
-            text=text_of(point, names.text),
+            title=said["page_title"],
+            text=said["text"],
             source_url=source or None,
-            section=section,
-            chunk_index=number_of(point),
+            section=said["section"],
+            chunk_index=int(number) if number.isdecimal() else None,
             citation=f"{named} ({at})" if named else at,
             is_low=point.score < names.low_score_below,
         )
@@ -123,7 +119,7 @@ SAMPLED = 5  # points that are embedded again to see whose model it is
 SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has the measurements
 
 
-class CollectionSearch:
+class CollectionSearch(AbstractContextManager["CollectionSearch"]):
     """Search one collection by meaning, with the embedding model of the settings.
 
     ``name`` is by default ``IDX_COLLECTION__NAME``. A given ``client`` or model replaces that of
@@ -168,15 +164,8 @@ class CollectionSearch:
     @cached_property
     def model(self) -> EmbeddingModel:
         """Return the model that embeds queries."""
-        given = self._given_model
-        if given is None:
-            return get_model(self._settings.embedding, rag=self._settings.rag_v2)
-        return as_model(given)
-
-    @property
-    def shape(self) -> CollectionShape:
-        """Return the collection's dimension, distance and indexes, read once."""
-        return self._collection.shape
+        settings = self._settings
+        return as_model(self._given_model or get_model(settings.embedding, rag=settings.rag_v2))
 
     def search(
         self,
@@ -197,10 +186,16 @@ class CollectionSearch:
         invalid query, filter or number.
         """
         started = time.perf_counter()
-        text, count, tree = self._check(query, top_k, filters)
-        stages = StageLog()
+        rag, stages = self._settings.rag_v2, StageLog()
+        text = compose(storable(" ".join(query.split())))[: rag.max_query_chars]
+        if not text:
+            raise QueryError("the query is empty")
+        count = rag.top_k if top_k is None else top_k
+        if not isinstance(count, int) or not 1 <= count <= MOST:
+            raise InputError(f"top_k must be a number from 1 to {MOST}, not {count!r}")
+        tree = parse_filters(filters)
         with stages.run("collection") as notes:
-            shape = self.shape
+            shape = self._collection.shape
             notes.append(f"{shape.dim} dimensions, {shape.distance}")
         keys = {name: name for name in shape.indexes}
         keys |= {name: str(getattr(self.fields, name)) for name in FIELDS[:-1]}
@@ -232,7 +227,7 @@ class CollectionSearch:
         of their vectors with those that the configured model gives their texts, ``None`` without
         texts. It is near 1 if that model filled the collection.
         """
-        shape = self.shape
+        shape = self._collection.shape
         points = self._collection.sample(SAMPLED)
         names = {name: str(getattr(self.fields, name)) for name in FIELDS}
         filled = {
@@ -265,24 +260,8 @@ class CollectionSearch:
         if self._owns_client:
             self._collection.server.client.close()
 
-    def __enter__(self) -> CollectionSearch:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _check(
-        self, query: str, top_k: int | None, filters: object
-    ) -> tuple[str, int, Filter | None]:
-        """Return the query in NFC and cut to length, the number of results, and the filter."""
-        most = self._settings.rag_v2.max_query_chars
-        text = compose(storable(" ".join(query.split())))[:most]
-        if not text:
-            raise QueryError("the query is empty")
-        count = self._settings.rag_v2.top_k if top_k is None else top_k
-        if not isinstance(count, int) or not 1 <= count <= MOST:
-            raise InputError(f"top_k must be a number from 1 to {MOST}, not {count!r}")
-        return text, count, parse_filters(filters)
 
     def _vector(
         self,
@@ -292,10 +271,11 @@ class CollectionSearch:
     ) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        own = embedding is not None
-        vector = np.asarray(embedding, np.float32) if own else self.model.embed_query(text)
+        if embedding is None:
+            vector, whose = self.model.embed_query(text), self.model.encoder.model
+        else:
+            vector, whose = np.asarray(embedding, np.float32), "the query's own embedding"
         if len(vector) != shape.dim:
-            whose = self.model.encoder.model if embedding is None else "the query's own embedding"
             raise EmbeddingMismatchError(
                 f"the vectors of {self.name!r} have {shape.dim} numbers, those of {whose} "
                 f"{len(vector)}: set the model that filled the collection (IDX_EMBEDDING__*)"
@@ -305,18 +285,14 @@ class CollectionSearch:
     def _check_text_field(self, points: Sequence[ForeignPoint]) -> None:
         """Raise :class:`ConfigError`, naming the fields there are, if no point has the text."""
         name = self.fields.text
-        if any(find_field(point.payload, name) for point in points):
-            return
-        there = dict.fromkeys(
-            field
-            for point in points
-            for field, value in point.payload.items()
-            if isinstance(value, str)
-        )
-        raise ConfigError(
-            f"no passage of {self.name!r} has a field {name!r} with its text; fields with text: "
-            f"{', '.join(there) or 'none'}; set IDX_COLLECTION__TEXT, or fields={{'text': …}}"
-        )
+        if not any(find_field(point.payload, name) for point in points):
+            fields = chain.from_iterable(point.payload.items() for point in points)
+            there = dict.fromkeys(field for field, value in fields if isinstance(value, str))
+            raise ConfigError(
+                f"no passage of {self.name!r} has a field {name!r} with its text; fields with "
+                f"text: {', '.join(there) or 'none'}; set IDX_COLLECTION__TEXT, or "
+                "fields={'text': …}"
+            )
 
     def _agreement(self, pairs: list[tuple[str, list[float]]]) -> float:
         import numpy as np
@@ -330,7 +306,7 @@ class CollectionSearch:
         return round(float(np.mean(cosines)), 4) if cosines else 0.0
 
 
-class CollectionRetriever(BaseRetriever):
+class CollectionRetriever(StoreRetriever):
     """A collection that other software filled, as a LlamaIndex retriever.
 
     ``fields`` names the payload's fields, as ``{"text": "page_content", "source_url":
@@ -365,26 +341,19 @@ class CollectionRetriever(BaseRetriever):
     ) -> None:
         given = {"url": url, "api_key": api_key, "name": collection, "threshold": threshold}
         changes = {name: value for name, value in given.items() if value is not None}
-        changed = _changed(settings or get_settings(), changes | (fields or {}))
+        changed = with_section(settings or get_settings(), "collection", changes | (fields or {}))
         self._search = CollectionSearch(changed, client=client, embed_model=embed_model)
-        if None not in (top_k, similarity_top_k):
-            raise InputError("similarity_top_k and top_k are the same argument: give one of them")
-        self.similarity_top_k = similarity_top_k if top_k is None else top_k
+        self.similarity_top_k = one_of(top_k=top_k, similarity_top_k=similarity_top_k)
         self._filters = parse_filters(filters)
-        super().__init__(callback_manager or LlamaSettings.callback_manager)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "similarity_top_k" and not is_own(self, name):
-            raise InputError(f"{name} cannot be set here, only similarity_top_k")
-        super().__setattr__(name, value)
+        super().__init__(callback_manager)
 
     def close(self) -> None:
         """Close the client unless its caller owns it."""
         self._search.close()
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         given = query_bundle.embedding
-        is_fit = given is not None and len(given) == self._search.shape.dim
+        is_fit = given is not None and len(given) == self._search._collection.shape.dim
         results = self._search.search(
             query_bundle.query_str,
             top_k=self.similarity_top_k,
@@ -408,23 +377,6 @@ class CollectionRetriever(BaseRetriever):
             node = TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
             nodes.append(NodeWithScore(node=node, score=result.score))
         return nodes
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._retrieve, query_bundle)
-
-
-def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """Return settings with some of the collection's changed, checked like at loading."""
-    unknown = ", ".join(sorted(changes.keys() - CollectionSettings.model_fields.keys()))
-    if unknown:
-        raise ConfigError(f"no such field of a collection: {unknown}")
-    try:
-        collection = CollectionSettings(**settings.collection.model_dump() | changes)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"the collection's {name}: {first['msg']}") from None
-    return settings.model_copy(update={"collection": collection})
 
 
 def _open_client(settings: Settings) -> QdrantClient:

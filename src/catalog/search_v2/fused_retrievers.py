@@ -6,20 +6,21 @@ import asyncio
 import contextvars
 import logging
 import math
-import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from itertools import chain
+from typing import Any, Generic, Self, TypeVar, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms.mock import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
-from llama_index.core.schema import NodeWithScore, QueryBundle
-from pydantic import PrivateAttr
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from pydantic import Field
 
 from catalog.core.arguments import check_params, parameter_names
 from catalog.core.errors import EngineError, InputError
@@ -41,7 +42,14 @@ def is_own(part: object, name: str) -> bool:
     return name.startswith("_") or name in _OF_LLAMA_INDEX or is_property
 
 
-class LaterSettings(Generic[ParamsT]):
+class SharesStore:
+    """A part whose copies ask the same store, models and clients, which cannot be copied."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return copy(self)
+
+
+class LaterSettings(SharesStore, Generic[ParamsT]):
     """A part whose parameters can also be read and set as attributes.
 
     A set parameter acts at the next query. :class:`InputError` for a name that does not exist.
@@ -59,73 +67,33 @@ class LaterSettings(Generic[ParamsT]):
         self._params = changed
 
     def __getattr__(self, name: str) -> Any:
-        name = "top_k" if name == "similarity_top_k" else name
+        name = {"similarity_top_k": "top_k", "dataset_name": "dataset"}.get(name, name)
         if name.startswith("_") or name not in parameter_names(type(self._params)):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return getattr(self._params, name)
 
 
-class FusedNode(NodeWithScore):
-    """A node of other retrievers after fusion, with the parts of its score."""
+class StoreRetriever(SharesStore, BaseRetriever):
+    """A retriever that waits in a thread, and finds nothing for an empty query.
 
-    _fused: FusedHit = PrivateAttr()
-
-    @classmethod
-    def of(cls, found: NodeWithScore, fused: FusedHit) -> NodeWithScore:
-        """Return the node with its fused score; one of our own searches keeps its class."""
-        if type(found) not in (NodeWithScore, cls):
-            return found.model_copy(update={"score": fused.score})
-        node = cls(node=found.node, score=fused.score)
-        node._fused = fused
-        return node
-
-    @property
-    def fused(self) -> FusedHit:
-        """Contributions and bonus that add up to the fused score."""
-        return self._fused
-
-
-class _Answer(NamedTuple):
-    """One retriever's nodes, or its error, and its time."""
-
-    nodes: Sequence[NodeWithScore]
-    error: Exception | None
-    ms: float
-
-
-class FusionRetriever(QueryFusionRetriever):
-    """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
-
-    The stock class ignores weights, merges equal texts, counts ranks from 0, requires an LLM and
-    runs synchronous retrievers one after the other. Retrievals are reported to the
-    ``callback_manager``, or else to that of LlamaIndex's ``Settings``. Of its settings only
-    ``similarity_top_k`` can be set later.
+    Its events go to the ``callback_manager``, or else to that of LlamaIndex's ``Settings``.
     """
 
-    def __init__(
-        self,
-        retrievers: Sequence[BaseRetriever],
-        top_k: int | None,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
-        vars(self).update(
-            num_queries=1,
-            query_gen_prompt=QUERY_GEN_PROMPT,
-            mode=FUSION_MODES.RECIPROCAL_RANK,
-            use_async=False,
-        )
-        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
-        self._retrievers, self._llm = list(retrievers), MockLLM()
-        self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
+    def __init__(self, callback_manager: CallbackManager | None = None) -> None:
         BaseRetriever.__init__(self, callback_manager or LlamaSettings.callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._find(query_bundle) if query_bundle.query_str.strip() else []
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
+    def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        raise NotImplementedError
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "similarity_top_k":
-            check_depths(None, None, value)
+            check_depths(similarity_top_k=value)
         elif not is_own(self, name):
             raise InputError(
                 f"{name} cannot be set here, only similarity_top_k: build another retriever"
@@ -133,23 +101,44 @@ class FusionRetriever(QueryFusionRetriever):
         super().__setattr__(name, value)
 
 
-def check_depths(
-    k_lex: int | None, k_dense: int | None, k_fused: int | None
-) -> tuple[int | None, int | None, int | None]:
-    """Return the depths; raise :class:`InputError` for one below 1."""
-    for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
-        if depth is None:
-            continue
-        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+class FusedNode(NodeWithScore):
+    """A node of other retrievers after fusion; ``fused`` has the parts that add up to its score."""
+
+    fused: Any = Field(exclude=True, repr=False)  # a FusedHit
+
+
+class FusionRetriever(StoreRetriever, QueryFusionRetriever):
+    """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
+
+    The stock class ignores weights, merges equal texts, counts ranks from 0, requires an LLM and
+    runs synchronous retrievers one after the other. Only ``similarity_top_k`` can be set later.
+    """
+
+    # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
+    num_queries, use_async = 1, False
+    query_gen_prompt, mode = QUERY_GEN_PROMPT, FUSION_MODES.RECIPROCAL_RANK
+
+    def __init__(
+        self,
+        retrievers: Sequence[BaseRetriever],
+        top_k: int | None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
+        self._retrievers = list(retrievers)
+        StoreRetriever.__init__(self, callback_manager)
+
+
+def check_depths(**depths: int | None) -> None:
+    """Raise :class:`InputError` for a depth below 1."""
+    for name, depth in depths.items():
+        is_number = isinstance(depth, int) and not isinstance(depth, bool)
+        if depth is not None and not (is_number and depth >= 1):
             raise InputError(f"{name} is {depth!r}: use a number from 1, or leave it out")
-    return k_lex, k_dense, k_fused
 
 
 class FusedRetrievers(FusionRetriever):
-    """Fuse any retrievers by weighted reciprocal ranks with the top-rank bonus, by node id.
-
-    Built by ``HybridRetrieverFactoryV2.over``, which has the rules.
-    """
+    """Fuse any retrievers, by the rules of ``HybridRetrieverFactoryV2.over``."""
 
     def __init__(
         self,
@@ -160,21 +149,41 @@ class FusedRetrievers(FusionRetriever):
         top_k: int,
         *,
         strict: bool = False,
-        stages: StageLog | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        _check(retrievers, weights, bonus, k)
-        super().__init__(retrievers, top_k, callback_manager)
-        self._weights, self._bonus, self._k = tuple(weights), tuple(bonus), k
-        self._strict, self._stages = strict, stages
-        self._by_meaning = {
-            number for number, one in enumerate(retrievers) if isinstance(one, VectorIndexRetriever)
-        }
+        if not retrievers:
+            raise InputError("there is no retriever to fuse: give one or more")
+        for one in retrievers:
+            if not isinstance(one, BaseRetriever):
+                way_out = ": give its as_retriever(…)" if hasattr(one, "as_retriever") else ""
+                raise InputError(f"{type(one).__name__} is not a LlamaIndex retriever{way_out}")
+        if len(weights) != len(retrievers):
+            count = len(retrievers)
+            raise InputError(f"{len(weights)} weights for {count} retrievers: give one each")
+        for weight in weights:
+            if not _is_number(weight) or weight < 0:
+                raise InputError(f"the weight {weight!r} is no number from 0: 0 switches a leg off")
+        if not any(weights):
+            raise InputError("every weight is 0: no retriever is left to fuse")
+        is_pair = isinstance(bonus, list | tuple) and len(bonus) == 2
+        if not is_pair or not all(_is_number(one) and one >= 0 for one in bonus):
+            raise InputError(
+                f"bonus is {bonus!r}: give two numbers, for the first place and for the second and "
+                "third, or (0, 0) for none"
+            )
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise InputError(f"k is {k!r}: give a whole number from 1")
         names = [type(one).__name__ for one in retrievers]
-        self._names = [
-            name if names.count(name) == 1 else f"{name} {number}"
-            for number, name in enumerate(names, start=1)
+        legs = [
+            (one, weight, name if names.count(name) == 1 else f"{name} {number}")
+            for number, (one, weight, name) in enumerate(
+                zip(retrievers, weights, names, strict=True), start=1
+            )
+            if weight > 0
         ]
+        super().__init__([one for one, _, _ in legs], top_k, callback_manager)
+        self._legs, self._bonus, self._k = legs, tuple(bonus), k
+        self._strict, self._has_told = strict, False
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         run, asking = contextvars.copy_context().run, self._ask_all(query_bundle, is_async=False)
@@ -186,76 +195,76 @@ class FusedRetrievers(FusionRetriever):
 
     async def _ask_all(self, query_bundle: QueryBundle, *, is_async: bool) -> list[NodeWithScore]:
         asked = (_ask(one, query_bundle, is_async=is_async) for one in self._retrievers)
-        return self._fuse(query_bundle.query_str, await asyncio.gather(*asked))
-
-    def _fuse(self, query: str, answers: Sequence[_Answer]) -> list[NodeWithScore]:
+        answers = await asyncio.gather(*asked)
         stages = StageLog(strict=self._strict)
-        for name, answer in zip(self._names, answers, strict=True):
-            if answer.error is None:
-                stages.ran(name, answer.ms, f"{len(answer.nodes)} nodes")
-            else:
-                stages.failed(name, answer.ms, answer.error)
-        errors = [answer.error for answer in answers if answer.error is not None]
-        if len(errors) == len(answers):
-            failures = "; ".join(
-                f"{name}: {type(error).__name__}: {error}"
-                for name, error in zip(self._names, errors, strict=True)
+        for (_, _, name), answer in zip(self._legs, answers, strict=True):
+            if isinstance(answer, Exception):
+                stages.failed(name, 0.0, answer)
+        if len(stages.reports) == len(answers):
+            failures = "; ".join(f"{one.name}: {one.note}" for one in stages.reports)
+            raise EngineError(f"every retriever failed: {failures}")
+        stages.log_failures(_log)
+        found = [[] if isinstance(answer, Exception) else answer for answer in answers]
+        return self._fuse(query_bundle.query_str, found)
+
+    def _fuse(self, query: str, found: Sequence[list[NodeWithScore]]) -> list[NodeWithScore]:
+        same = _match_by_text(found)
+        if same and not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "retrievers name the same passages by different node ids: equal texts of one file "
+                "are fused as one passage"
             )
-            raise EngineError(f"every retriever failed: {failures}") from errors[0]
-        if self._stages is None:
-            stages.log_failures(_log)
-        else:
-            self._stages.reports += stages.reports
         nodes: dict[str, NodeWithScore] = {}
         lists = []
-        for number, answer in enumerate(answers):
+        for (retriever, weight, name), answer in zip(self._legs, found, strict=True):
             best: dict[str, NodeWithScore] = {}
-            for one in answer.nodes:
-                best.setdefault(one.node.node_id, one)
+            for one in answer:
+                best.setdefault(same.get(one.node.node_id, one.node.node_id), one)
             nodes = best | nodes
             lists.append(
                 RankedList(
-                    leg="vector" if number in self._by_meaning else "lexical",
-                    engine=self._names[number],
+                    leg="vector" if isinstance(retriever, VectorIndexRetriever) else "lexical",
+                    engine=name,
                     query=query,
                     origin="original",
-                    weight=self._weights[number],
-                    hits=tuple((node_id, _score(one)) for node_id, one in best.items()),
+                    weight=weight,
+                    hits=[(id_, one.score or 0.0) for id_, one in best.items()],
                 )
             )
         first, second = self._bonus
         fused = rrf(lists, k=self._k, bonus_first=first, bonus_second=second)
-        return [FusedNode.of(nodes[str(hit.key)], hit) for hit in fused[: self.similarity_top_k]]
+        return [_as_fused(nodes[str(hit.key)], hit) for hit in fused[: self.similarity_top_k]]
 
 
-def _check(
-    retrievers: Sequence[BaseRetriever],
-    weights: Sequence[float],
-    bonus: Sequence[float],
-    k: int,
-) -> None:
-    """Raise :class:`InputError` for what cannot be fused."""
-    if not retrievers:
-        raise InputError("there is no retriever to fuse: give one or more")
-    for one in retrievers:
-        if not isinstance(one, BaseRetriever):
-            way_out = ": give its as_retriever(…)" if hasattr(one, "as_retriever") else ""
-            raise InputError(f"{type(one).__name__} is not a LlamaIndex retriever{way_out}")
-    if len(weights) != len(retrievers):
-        raise InputError(f"{len(weights)} weights for {len(retrievers)} retrievers: give one each")
-    for weight in weights:
-        if not _is_number(weight) or weight <= 0:
-            raise InputError(
-                f"the weight {weight!r} is not above 0: leave out a retriever that must not count"
-            )
-    is_pair = isinstance(bonus, list | tuple) and len(bonus) == 2
-    if not is_pair or not all(_is_number(one) and one >= 0 for one in bonus):
-        raise InputError(
-            f"bonus is {bonus!r}: give two numbers, for the first place and for the second and "
-            "third, or (0, 0) for none"
-        )
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k is {k!r}: give a whole number from 1")
+def _as_fused(found: NodeWithScore, hit: FusedHit) -> NodeWithScore:
+    """Return the node with its fused score; one of our own searches keeps its class."""
+    if type(found) in (NodeWithScore, FusedNode):
+        return FusedNode(node=found.node, score=hit.score, fused=hit)
+    return found.model_copy(update={"score": hit.score})
+
+
+def _match_by_text(found: Sequence[Sequence[NodeWithScore]]) -> dict[str, str]:
+    """Return the ids of nodes with the id of the same text in another list.
+
+    Only a list that shares no id with another is matched: that of an app which splits its files
+    again at each start, beside the vectors that it keeps. The same text in two files is two.
+    """
+    ids = [{one.node.node_id for one in nodes} for nodes in found]
+    counts = Counter(chain.from_iterable(ids))
+    is_apart = [all(counts[node_id] == 1 for node_id in own) for own in ids]
+    known, same = dict[tuple[str, str], str](), dict[str, str]()
+    for number in sorted(range(len(found)), key=is_apart.__getitem__):
+        own = {_text_in_file(one): one.node.node_id for one in reversed(found[number])}
+        if is_apart[number]:
+            same |= {node_id: known[text] for text, node_id in own.items() if text in known}
+        known = own | known
+    return same
+
+
+def _text_in_file(found: NodeWithScore) -> tuple[str, str]:
+    file = found.node.metadata.get("file_name") or found.node.metadata.get("file_path")
+    return found.node.get_content(metadata_mode=MetadataMode.NONE), str(file or "")
 
 
 def _is_number(value: object) -> bool:
@@ -263,21 +272,18 @@ def _is_number(value: object) -> bool:
     return is_number and math.isfinite(value)  # type: ignore[arg-type]
 
 
-async def _ask(retriever: BaseRetriever, bundle: QueryBundle, *, is_async: bool) -> _Answer:
+async def _ask(
+    retriever: BaseRetriever, bundle: QueryBundle, *, is_async: bool
+) -> list[NodeWithScore] | Exception:
     """Ask with a copy of the query, into which a vector retriever writes its embedding."""
-    started, found, failed = time.perf_counter(), list[NodeWithScore](), None
     try:
-        nodes: object
         if is_async and _is_asynchronous(retriever):
-            nodes = await retriever.aretrieve(replace(bundle))
-        else:
-            nodes = await asyncio.to_thread(retriever.retrieve, replace(bundle))
-        found = _checked(retriever, nodes)
+            return _checked(retriever, await retriever.aretrieve(replace(bundle)))
+        return _checked(retriever, await asyncio.to_thread(retriever.retrieve, replace(bundle)))
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
-        failed = error
-    return _Answer(found, failed, (time.perf_counter() - started) * 1000)
+        return error
 
 
 def _is_asynchronous(retriever: BaseRetriever) -> bool:
@@ -297,7 +303,3 @@ def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
     if any(base.__module__.startswith(_BM25) for base in type(retriever).__mro__):
         return [one for one in found if one.score != 0.0]
     return list(found)
-
-
-def _score(found: NodeWithScore) -> float:
-    return math.nan if found.score is None else found.score

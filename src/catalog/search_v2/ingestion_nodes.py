@@ -140,8 +140,7 @@ class GivenText:
         full, bare = _find_address(node.metadata)
         name, address = _find_id(node, has_address=bool(full)), path_below(root, full)
         is_path = bool(full) and _PART.sub("", name) == full
-        own = path_below(root, name) if Path(name).is_absolute() else name
-        source = storable(address if is_path else own or address or bare)
+        source = storable(address if is_path else path_below(root, name) or address or bare)
         has_id = bool(name) and not is_path
         label, page = part_label(node.metadata, has_id=has_id), None
         if "page_label" in node.metadata and label.isdecimal() and 0 < int(label) <= _MOST_PAGES:

@@ -45,9 +45,9 @@ _ACCESSED = re.compile(r"'last_accessed_date': '[^']*'")  # a reader's own doing
 class IngestionReport:
     """The paths of the documents that a run added, replaced and deleted.
 
-    ``unchanged`` are the sources that no step was given: they are stored just so, or a docstore has
-    their text. ``refused`` are those that could not be stored, with the reason; they stay as they
-    were. ``warnings`` name stored texts that may have been replaced by mistake.
+    ``unchanged`` are the sources that were stored just so, and which no step was given. ``refused``
+    are those that could not be stored, with the reason; they stay as they were. ``warnings`` name
+    stored texts that may have been replaced by mistake.
 
     Examples:
         >>> from llama_index.core import Document
@@ -227,8 +227,9 @@ class PersistenceTransform(OwnStep):
         run, chunks = RUN.get() or IngestionRun(), self._chunks(nodes)
         names = (name for name in run.texts if name not in run.report.refused)
         sources: dict[str, list[NewRevision]] = {name: [] for name in names}
-        for revision in filter(None, (chunk.revision for chunk in chunks)):
-            sources.setdefault(revision.file, []).append(revision)
+        for revision in (chunk.revision for chunk in chunks):
+            if revision is not None:
+                sources.setdefault(revision.file, []).append(revision)
         if unmade := {chunk.source.file for chunk in chunks if not sources.get(chunk.source.file)}:
             raise InputError(f"{unmade.pop()} went through no ChunkPersistenceTransform")
         for name, revisions in list(sources.items()):
@@ -267,11 +268,10 @@ class PersistenceTransform(OwnStep):
         run: IngestionRun,
     ) -> None:
         now, report = time.time(), run.report
-        full = {name: f"{run.root}/{name}" if run.root else name for name in sources}
-        stored = parts_of_files(connection, self.dataset, {*sources, *full.values()})
+        stored = parts_of_files(connection, self.dataset, sources)
         gone: list[str] = []
         for name, revisions in sources.items():
-            before = stored.get(name, {}) | stored.get(full[name], {})  # from before it had a root
+            before = stored.get(name, {})
             paths = [one.document.path for one in revisions]
             blank = {str(text.page) for text in run.texts.get(name, ()) if text.page is not None}
             is_other = not before or (blank and blank.isdisjoint(_stored_pages(before)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import NAMESPACE_OID, uuid5
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -18,7 +19,8 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from pydantic import BaseModel, PrivateAttr
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from pydantic import BaseModel, Field, PrivateAttr
 
 from catalog.core.arguments import check_names
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
@@ -28,9 +30,16 @@ from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
 from catalog.retrieval.recordings import format_evidence
 from catalog.retrieval.shape import find_link
+from catalog.retrieval.shared import shared_service
 from catalog.retrieval.snippets import Passage
 from catalog.store import Database
-from catalog.store.chunks import find_neighbours
+from catalog.store.chunks import find_neighbours, load_chunks
+from catalog.store.restriction import Restriction, list_seqs
+from catalog.store.vectors.flat import read_windows
+
+if TYPE_CHECKING:
+    from catalog.core.params import DatasetChoice
+    from catalog.retrieval.search import Searcher
 
 FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
 TEMPLATES = ("text_template", "metadata_template", "metadata_separator")
@@ -165,21 +174,17 @@ _TOLD = attrgetter("relevance", "evidence", "copies")
 class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and the parts of the score."""
 
-    _passage: Passage = PrivateAttr()
-
-    __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the passage
+    found: Any = Field(exclude=True, repr=False)  # a Passage, which pydantic must not copy
 
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
         """Return a passage as a node: a new one, or the given one, which may be changed."""
         node = node or PassageNode.of(passage.chunk).telling(passage)
-        scored = cls(node=node, score=passage.score)
-        scored._passage = passage
-        return scored
+        return cls(node=node, score=passage.score, found=passage)
 
     def changed(self, passage: Passage) -> ScoredPassage:
         """Return the node with a changed passage."""
-        before, node = self._passage, self.node
+        before, node = self.found, self.node
         assert isinstance(node, PassageNode)
         if _TOLD(passage) != _TOLD(before):
             node = node.telling(passage)
@@ -188,28 +193,23 @@ class ScoredPassage(NodeWithScore):
     @property
     def passage(self) -> Passage:
         """The passage with the node's present score."""
-        score = self._passage.score if self.score is None else self.score
-        return self._passage._replace(score=score)
-
-    @property
-    def chunk(self) -> Chunk:
-        """The stored chunk."""
-        return self._passage.chunk
+        found: Passage = self.found
+        return found if self.score is None else found._replace(score=self.score)
 
     @property
     def fused(self) -> FusedHit:
         """Contributions and bonus that add up to the fused score."""
-        return self._passage.fused
+        return self.passage.fused
 
     @property
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` until it is judged."""
-        return self._passage.relevance
+        return self.passage.relevance
 
     @property
     def evidence(self) -> Evidence | None:
         """The evidence around it; ``None`` unless it is timed and was expanded."""
-        return self._passage.evidence
+        return self.passage.evidence
 
 
 def to_nodes(passages: Sequence[Passage], database: Database) -> list[NodeWithScore]:
@@ -231,6 +231,68 @@ def link_neighbours(nodes: Sequence[NodeWithScore], database: Database) -> list[
             if chunk_id is not None:
                 node.relationships[side] = RelatedNodeInfo(node_id=chunk_id)
     return list(nodes)
+
+
+_AT_ONCE = 500  # passages in memory, with their vectors
+
+
+def read_nodes(
+    service: Searcher, dataset: DatasetChoice, *, for_stores: bool = False
+) -> Iterator[list[PassageNode]]:
+    """Yield all passages that the settings' role may see as linked nodes, some at a time.
+
+    ``for_stores`` adds the vectors, and UUIDs as ids.
+    """
+    database = service.library.database
+    names, seen = service.library.seen_datasets(None, dataset)
+    with database.read() as connection:
+        seqs = [*list_seqs(connection, Restriction(names, seen))]
+    for start in range(0, len(seqs), _AT_ONCE):
+        with database.snapshot(), database.read() as connection:
+            found = load_chunks(connection, names, seqs[start : start + _AT_ONCE])
+            nodes = {seq: PassageNode.of(chunk) for seq, chunk in sorted(found.items())}
+            link_neighbours([NodeWithScore(node=node) for node in nodes.values()], database)
+            windows = read_windows(connection, nodes if for_stores else ())
+        for seq, place, row in zip(windows.seqs, windows.places, windows.rows, strict=True):
+            if place == 0:
+                nodes[seq].embedding = row.tolist()
+        for node in nodes.values() if for_stores else ():
+            node.id_ = _uuid_of(node.id_)
+            for kind, related in node.relationships.items():
+                if kind != NodeRelationship.SOURCE and isinstance(related, RelatedNodeInfo):
+                    related.node_id = _uuid_of(related.node_id)
+        yield [*nodes.values()]
+
+
+def _uuid_of(chunk_id: str) -> str:
+    return str(uuid5(NAMESPACE_OID, chunk_id))
+
+
+def docstore(
+    dataset: DatasetChoice = None, *, service: Searcher | None = None
+) -> SimpleDocumentStore:
+    """Return all passages of datasets as they are now, as a LlamaIndex document store.
+
+    Nodes know their neighbours, parents and children, as ``PrevNextNodePostprocessor`` and
+    ``AutoMergingRetriever`` need. Raises :class:`UnknownDatasetError`.
+
+    Examples:
+        >>> from catalog import search_v2
+        >>> nodes = search_v2.docstore("notes").docs.values()
+        >>> sorted({node.metadata["path"] for node in nodes})[0]
+        'guides/backup.md'
+    """
+    service = service or shared_service()
+    with service.library.database.snapshot():
+        nodes = {one.node_id: one for some in read_nodes(service, dataset) for one in some}
+    for node in nodes.values():
+        if (above := node.parent_node) is not None and above.node_id in nodes:
+            below = nodes[above.node_id].relationships.setdefault(NodeRelationship.CHILD, [])
+            assert isinstance(below, list)
+            below.append(RelatedNodeInfo(node_id=node.node_id))
+    made = SimpleDocumentStore()
+    made.add_documents([*nodes.values()])
+    return made
 
 
 def to_question(bundle: QueryBundle) -> Question:
@@ -305,9 +367,6 @@ class PassagePostprocessor(BaseNodePostprocessor):
         """Return the name LlamaIndex serialises."""
         return cls.__name__
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()  # its store and its models are open
-
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -334,21 +393,8 @@ def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithS
     node = given.node
     if isinstance(node, PassageNode) and after.evidence is not None:
         node = node.telling(after)
-    elif isinstance(node, TextNode) and after.evidence is not None:
-        node = _with_evidence(node, after.evidence, is_read=not after.repeats_evidence)
     is_same = node is given.node and after.score == before.score
     return given if is_same else given.model_copy(update={"node": node, "score": after.score})
-
-
-def _with_evidence(node: TextNode, evidence: Evidence, *, is_read: bool) -> TextNode:
-    told = {"evidence": format_evidence(evidence)}
-    unread = {} if is_read else told
-    changed = {
-        "metadata": {**node.metadata, **told},
-        "excluded_embed_metadata_keys": _joined(node.excluded_embed_metadata_keys, told),
-        "excluded_llm_metadata_keys": _joined(node.excluded_llm_metadata_keys, unread),
-    }
-    return node.model_copy(update=changed)
 
 
 def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:

@@ -18,34 +18,19 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict, cast
 import numpy as np
 import numpy.typing as npt
 
-from catalog.core.errors import SemanticConfigError as ConfigError
-from catalog.core.errors import SemanticIndexError as IndexError  # noqa: A004 - the design's name
-from catalog.core.errors import SemanticQueryError as QueryError
-from catalog.core.errors import SemanticRetrievalError
+from catalog.core import errors
 
-__all__ = [
-    "AgentContextConfig",
-    "ChunkWithScore",
-    "ConfigError",
-    "EmbeddingIndex",
-    "EmbeddingMetadata",
-    "EmbeddingProvider",
-    "EmbeddingVector",
-    "IndexError",
-    "QueryError",
-    "RetrieverConfig",
-    "SemanticContextRetriever",
-    "SemanticRetrievalError",
-]
+SemanticRetrievalError = errors.SemanticRetrievalError
+ConfigError = errors.SemanticConfigError  # the design's names
+IndexError = errors.SemanticIndexError  # noqa: A001
+QueryError = errors.SemanticQueryError
 
 Floats = npt.NDArray[np.float32]
 EmbeddingVector: TypeAlias = npt.NDArray[np.floating[Any]] | Sequence[float]
 """The numbers of one embedding, shape ``(dim,)``; any length but 0."""
-Progress = Callable[[int, int], None]  # files read, files in all
 
 CACHE_DIR: Final = ".emb_cache"
 SIDECAR: Final = ".meta.json"
-_STEP: Final = 500  # files between two words of progress
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LONGEST: Final = 100_000  # characters of a chunk whose sidecar says no length
 _MODELS: Final = {  # by the number of dimensions; the design's own model first
@@ -177,18 +162,10 @@ class EmbeddingIndex:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __contains__(self, chunk_id: object) -> bool:
-        return chunk_id in self._rows
-
     @property
     def dim(self) -> int:
         """The number of dimensions; 0 in an empty index."""
         return int(self.matrix.shape[1]) if self.ids else 0
-
-    def embedding(self, chunk_id: str) -> Floats:
-        """Return the embedding of a chunk, shape ``(dim,)``; raise ``KeyError`` if unknown."""
-        row: Floats = self.matrix[self._rows[chunk_id]]
-        return row
 
     def similarities(self, query_embeddings: Floats) -> Floats:
         """Return the cosines of all chunks with queries, shape ``(queries, chunks)``, -1 to 1.
@@ -214,10 +191,6 @@ class EmbeddingIndex:
             )
         return vector
 
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {chunk_id: row for row, chunk_id in enumerate(self.ids)}
-
 
 def _as_vector(query_embedding: Any) -> Floats:
     try:
@@ -229,7 +202,7 @@ def _as_vector(query_embedding: Any) -> Floats:
     return vector
 
 
-def load_index(cache_dir: Path, progress: Progress | None = None) -> EmbeddingIndex:
+def load_index(cache_dir: Path) -> EmbeddingIndex:
     """Return the embeddings of a folder; for a missing folder an empty index, with a warning.
 
     The folder contains::
@@ -252,13 +225,16 @@ def load_index(cache_dir: Path, progress: Progress | None = None) -> EmbeddingIn
     if there and not names:
         told = "no embeddings: none of the %d files in %s has 64 hexadecimal digits as its name"
         _log.warning(f"{told}; one is %s", len(there), cache_dir, min(there))
-    rows: dict[str, Floats] = {}
-    for done, name in enumerate(names, start=1):
-        if (vector := _read_vector(cache_dir / name)) is not None:
-            rows[name] = vector
-        if progress is not None and (done % _STEP == 0 or done == len(names)):
-            progress(done, len(names))
-    _check_dimensions(rows)
+    read = {name: _read_vector(cache_dir / name) for name in names}
+    rows = {name: vector for name, vector in read.items() if vector is not None}
+    counts = Counter(map(len, rows.values())).most_common()
+    if len(counts) > 1:
+        told = ", ".join(f"{count} of {dim}" for dim, count in counts)
+        other = next(name for name, row in rows.items() if len(row) != counts[0][0])
+        raise IndexError(
+            f"the folder holds vectors of different dimensions ({told}), which no query can be "
+            f"compared with: remove those of another model, such as {other}"
+        )
     matrix = np.stack([*rows.values()]) if rows else np.empty((0, 0), dtype=np.float32)
     described = (name for name in rows if name + SIDECAR in there)
     metadata = {name: _read_sidecar(cache_dir / (name + SIDECAR)) for name in described}
@@ -268,48 +244,28 @@ def load_index(cache_dir: Path, progress: Progress | None = None) -> EmbeddingIn
 def _read_vector(file: Path) -> Floats | None:
     """Return the numbers in a file; ``None`` with a warning if they are not a vector."""
     try:
-        numbers = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        _log.warning("left out: %s is not JSON: %s", file.name, error)
+        return _finite_vector(json.loads(file.read_bytes()))
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
+        _log.warning("left out: %s: %s", file.name, error)
         return None
-    is_array = isinstance(numbers, list) and len(numbers) > 0
-    if not is_array or not all(type(number) in (int, float) for number in numbers):
-        _log.warning("left out: %s is not an array of numbers", file.name)
-        return None
-    try:
-        with np.errstate(over="ignore"):
-            vector = np.asarray(numbers, dtype=np.float64).astype(np.float32)
-            is_finite = bool(np.isfinite(vector).all() and np.isfinite(np.linalg.norm(vector)))
-    except OverflowError:
-        is_finite = False
-    if not is_finite:
-        _log.warning("left out: %s holds NaN, infinity or a number too large", file.name)
-        return None
+
+
+def _finite_vector(numbers: object) -> Floats:
+    if not isinstance(numbers, list) or not numbers or {*map(type, numbers)} - {int, float}:
+        raise ValueError("it is not an array of numbers")
+    with np.errstate(over="ignore"):
+        vector = np.array(numbers, np.float64).astype(np.float32)
+        if not np.isfinite(np.linalg.norm(vector)):
+            raise ValueError("it holds NaN, infinity or a number too large")
     return vector
 
 
 def _read_sidecar(file: Path) -> EmbeddingMetadata:
     try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        _log.warning("no metadata: %s is not JSON: %s", file.name, error)
+        return cast("EmbeddingMetadata", dict(**json.loads(file.read_bytes())))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        _log.warning("no metadata: %s is not a JSON object: %s", file.name, error)
         return {}
-    if not isinstance(found, dict):
-        _log.warning("no metadata: %s is not a JSON object", file.name)
-        return {}
-    return cast("EmbeddingMetadata", found)
-
-
-def _check_dimensions(rows: Mapping[str, Floats]) -> None:
-    counts = Counter(map(len, rows.values())).most_common()
-    if len(counts) <= 1:
-        return
-    told = ", ".join(f"{count} of {dim}" for dim, count in counts)
-    other = next(name for name, row in rows.items() if len(row) != counts[0][0])
-    raise IndexError(
-        f"the folder holds vectors of different dimensions ({told}), which no query can be "
-        f"compared with: remove those of another model, such as {other}"
-    )
 
 
 class SemanticContextRetriever:
@@ -326,10 +282,11 @@ class SemanticContextRetriever:
         cache_dir: str | Path = CACHE_DIR,
         *,
         config: RetrieverConfig | None = None,
-        progress: Progress | None = None,
+        provider: EmbeddingProvider | None = None,
     ) -> None:
         self.config = config or RetrieverConfig(cache_dir=cache_dir)
-        self.reload(progress)
+        self.provider = provider
+        self.reload()
 
     @property
     def embedding_model(self) -> str:
@@ -338,24 +295,35 @@ class SemanticContextRetriever:
         guessed = _MODELS.get(dim, f"unknown model of {dim} dimensions")
         return self.config.embedding_model or guessed
 
-    def reload(self, progress: Progress | None = None) -> None:
+    def reload(self) -> None:
         """Read every file of the folder again."""
-        self.index: EmbeddingIndex = load_index(Path(self.config.cache_dir), progress)
+        self.index: EmbeddingIndex = load_index(Path(self.config.cache_dir))
+
+    def embed(self, query: str, provider: EmbeddingProvider | None = None) -> EmbeddingVector:
+        """Return the provider's embedding of a query; raise :class:`QueryError` without one."""
+        if (provider := provider or self.provider) is None:
+            raise QueryError("no embedding of the query: give a query_embedding, or a provider")
+        return provider.get_query_embedding(query)
 
     def retrieve(
         self,
-        query_embedding: EmbeddingVector,
+        query_embedding: EmbeddingVector | None = None,
         top_k: int | None = None,
         config: AgentContextConfig | None = None,
+        *,
+        query: str | None = None,
     ) -> list[ChunkWithScore]:
         """Return the ``top_k`` nearest chunks, best first; fewer if fewer pass the config.
 
-        ``query_embedding`` has shape ``(dim,)`` and any length. This ``top_k`` takes precedence
-        over the agent's, and that over the retriever's. An empty index gives ``[]``. Raises
-        :class:`ConfigError` for a ``top_k`` below 1 and :class:`QueryError` for a vector of another
-        dimension, or with NaN or infinity.
+        ``query_embedding`` has shape ``(dim,)`` and any length; a ``query`` is embedded by the
+        ``provider`` instead. This ``top_k`` takes precedence over the agent's, and that over the
+        retriever's. An empty index gives ``[]``. Raises :class:`ConfigError` for a ``top_k`` below
+        1 and :class:`QueryError` for a vector of another dimension, with NaN or infinity, and for a
+        query without a provider.
         """
-        return self.retrieve_batch([query_embedding], top_k, config)[0]
+        if query_embedding is None and query is not None:
+            query_embedding = self.embed(query)
+        return self.retrieve_batch([cast("EmbeddingVector", query_embedding)], top_k, config)[0]
 
     def retrieve_batch(
         self,

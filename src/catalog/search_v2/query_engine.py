@@ -19,7 +19,10 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
+from llama_index.core.instrumentation.events.retrieval import (
+    RetrievalEndEvent,
+    RetrievalStartEvent,
+)
 from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType
@@ -43,7 +46,6 @@ from catalog.retrieval.shared import shared_service
 from catalog.search_v2.fused_retrievers import LaterSettings
 from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName, link_neighbours
 from catalog.search_v2.retrievers import CatalogRetriever
-from catalog.search_v2.service import llm_of_settings
 
 if TYPE_CHECKING:
     from llama_index.core.prompts.mixin import PromptMixinType
@@ -59,11 +61,10 @@ _dispatcher = get_dispatcher(__name__)
 class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
     """Answer like ``catalog ask``: checked sentences that cite the source nodes, or abstain.
 
-    ``ask`` are parameters of :class:`AskParams`, such as ``role``. ``llm`` writes, else the model
-    named by ``model``, that of LlamaIndex's ``Settings``, or the configured one. The response's
-    metadata is the whole answer as JSON; its source nodes are the results in order, so that ``[n]``
-    is the nth. With ``streaming`` the response arrives sentence by sentence. Without a ``service``
-    the process's shared one is used.
+    ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes instead of the
+    configured model. The response's metadata is the whole answer as JSON; its source nodes are the
+    results in order, so that ``[n]`` is the nth. With ``streaming`` the response arrives sentence
+    by sentence. Without a ``service`` the process's shared one is used.
 
     Examples:
         >>> from catalog.search_v2 import AnswerQueryEngine
@@ -85,11 +86,10 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         **ask: Any,
     ) -> None:
         own = ("service", "llm", "streaming", "callback_manager")
-        ask = search_arguments(ask, *own, kind=AskParams)
+        ask = search_arguments({"dataset": dataset, **ask}, *own, kind=AskParams)
         self._service, self._is_streaming = service, streaming
         self._llm = None if llm is None else as_language_model(llm)
-        self._default_llm = None if (of := llm_of_settings()) is None else as_language_model(of)
-        self._params = AskParams("", dataset=dataset, **ask)
+        self._params = AskParams("", **ask)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def retrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
@@ -123,8 +123,7 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         """Return the source nodes, and the further events of the answer."""
         service = self._service or shared_service()
         params = replace(self._params, question=query_bundle.query_str)
-        llm = self._llm or (self._default_llm if params.model is None else None)
-        events = answer_events(service, params, llm=llm)
+        events = answer_events(service, params, llm=self._llm)
         _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
@@ -320,6 +319,14 @@ def _cite(node: NodeWithScore) -> str:
     return str(next(filter(None, names), node.node.ref_doc_id or node.node.node_id))
 
 
+_ENGINE_ARGUMENTS = (
+    "llm",
+    "node_postprocessors",
+    "response_synthesizer",
+    "streaming",
+    "callback_manager",
+    "score",
+)
 _SILENT: dict[str, type[BaseSynthesizer]] = {"no_text": NoText, "context_only": ContextOnly}
 _SYNTHESIS = tuple(signature(get_response_synthesizer).parameters)
 
@@ -364,9 +371,9 @@ class QueryEngineBuilderV2:
         made here writes.
         """
         writing = {name: arguments.pop(name) for name in _SYNTHESIS if name in arguments}
-        own = signature(type(self).build_query_engine).parameters
-        search = search_arguments(arguments, *own, *_SYNTHESIS)
-        model = llm or llm_of_settings()
+        arguments = {"dataset_name": dataset_name, **arguments}
+        search = search_arguments(arguments, *_ENGINE_ARGUMENTS, *_SYNTHESIS)
+        model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
         callbacks = callback_manager or LlamaSettings.callback_manager
         if streaming:
             writing["streaming"] = True
@@ -389,7 +396,7 @@ class QueryEngineBuilderV2:
                 llm=model, callback_manager=callbacks, **writing
             )
         retriever = CatalogRetriever(
-            dataset_name, service=self._service, score=score, callback_manager=callbacks, **search
+            service=self._service, score=score, callback_manager=callbacks, **search
         )
         stages = list(node_postprocessors or ())
         return RetrieverQueryEngine(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args
 
-from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
@@ -18,26 +18,27 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryResult,
 )
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.arguments import check_params
-from catalog.core.errors import InputError, QueryError, SemanticQueryError
-from catalog.core.params import DatasetChoice, Mode, SearchParams
+from catalog.core.errors import InputError, QueryError
+from catalog.core.params import DatasetChoice, SearchParams
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
-from catalog.retrieval.expansion import Expander
 from catalog.retrieval.legs import expand, plan_legs
 from catalog.retrieval.parts import SearchParts, StageLog
-from catalog.retrieval.request import read_request, search_arguments, take_similarity_top_k
+from catalog.retrieval.request import one_of, read_request, search_arguments
 from catalog.retrieval.search import find, question_about
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.fused_retrievers import (
     FusedRetrievers,
     FusionRetriever,
     LaterSettings,
+    SharesStore,
+    StoreRetriever,
     check_depths,
 )
-from catalog.search_v2.nodes import ScoredPassage, ScoreName, to_nodes, to_question
-from catalog.search_v2.service import find_nodes, llm_of_settings
+from catalog.search_v2.nodes import ScoredPassage, ScoreName, read_nodes, to_nodes, to_question
+from catalog.search_v2.service import find_nodes
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
@@ -60,18 +61,10 @@ class HybridRetrieverFactoryV2:
         ['recipes/bread.txt']
     """
 
-    __slots__ = ("_given_parts", "_stages")  # so that a setting of another name raises
+    __slots__ = ("_given",)  # so that a setting of another name raises
 
-    def __init__(
-        self,
-        parts: SearchParts | Searcher | None = None,
-        *,
-        service: Searcher | None = None,
-        stages: StageLog | None = None,
-    ) -> None:
-        given: Any = service if parts is None else parts
-        self._given_parts: SearchParts | None = getattr(given, "parts", given)
-        self._stages = stages
+    def __init__(self, service: Searcher | SearchParts | None = None) -> None:
+        self._given = service
 
     def build(
         self,
@@ -79,18 +72,17 @@ class HybridRetrieverFactoryV2:
         k_lex: int | None = None,
         k_dense: int | None = None,
         k_fused: int | None = None,
-        *,
-        mode: Mode = "hybrid",
         **narrow: Any,
     ) -> DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
         It serves any query; see :class:`DatasetRetriever`. Several datasets are searched as one, by
-        default all. Raises :class:`InputError` for a depth below 1.
+        default all. Raises :class:`InputError` for a depth below 1, and for a query.
         """
-        return DatasetRetriever(
-            dataset_name, k_lex, k_dense, k_fused, mode=mode, parts=self._given_parts, **narrow
-        )
+        if "query" in narrow:
+            raise InputError("build makes a retriever for any query: build(…).retrieve(query)")
+        narrow = {"dataset_name": dataset_name, "service": self._given, **narrow}
+        return DatasetRetriever(k_lex=k_lex, k_dense=k_dense, k_fused=k_fused, **narrow)
 
     def over(
         self,
@@ -99,39 +91,47 @@ class HybridRetrieverFactoryV2:
         weights: Iterable[float] | None = None,
         bonus: tuple[float, float] = (0.05, 0.02),
         k: int = 60,
-        k_fused: int = 30,
+        k_fused: int | None = None,
         strict: bool = False,
+        callback_manager: CallbackManager | None = None,
+        retriever_weights: Iterable[float] | None = None,
+        similarity_top_k: int | None = None,
     ) -> FusedRetrievers:
         """Return a ``QueryFusionRetriever`` over any LlamaIndex retrievers; it needs no store.
 
         A node's score is the sum of ``weight / (k + rank)`` over the retrievers that found it, with
         ranks from 1, and the ``bonus`` of its best rank: the first number for rank 1, the second
-        for ranks 2 and 3. Nodes with the same ``node_id`` are one, and the best ``k_fused`` are
-        kept. Weights default to 1. Each retriever ranks as it returns its nodes. What
-        ``BM25Retriever`` adds to its list with score 0 is left out.
+        for ranks 2 and 3. Nodes with the same ``node_id`` are one; those of a retriever that shares
+        no id with another are matched by equal texts of one file. ``weights`` (in LlamaIndex
+        ``retriever_weights``) are by default 1, and 0 switches a retriever off. The best
+        ``k_fused`` (``similarity_top_k``) are kept, by default 30. Each retriever ranks as it
+        returns its nodes. What ``BM25Retriever`` adds with score 0 is left out.
 
         A retriever that fails is logged and the rest answers; with ``strict`` that raises
         :class:`StageFailedError`. If every one fails, :class:`EngineError` names each failure.
         Raises :class:`InputError` for what cannot be fused.
         """
         retrievers = list(retrievers)
+        weights = one_of(weights=weights, retriever_weights=retriever_weights)
+        depth = one_of(k_fused=k_fused, similarity_top_k=similarity_top_k)
+        check_depths(k_fused=depth)
         return FusedRetrievers(
             retrievers,
             [1.0] * len(retrievers) if weights is None else list(weights),
             bonus,
             k,
-            check_depths(None, None, k_fused)[2] or 0,
+            30 if depth is None else depth,
             strict=strict,
-            stages=self._stages,
+            callback_manager=callback_manager,
         )
 
 
 class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
     """Search a dataset, several or all by both legs, fused, for any query.
 
-    ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
-    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``. LlamaIndex's
-    ``similarity_top_k`` is ``k_fused``.
+    ``narrow`` are parameters of :class:`SearchParams`: ``mode``, ``filters``, ``doc_ids``,
+    ``docs``, ``file_type``, ``name``, ``strict``. A failed stage is logged, and raised with
+    ``strict``. LlamaIndex's ``similarity_top_k`` is ``k_fused``.
 
     Examples:
         >>> from catalog.search_v2 import DatasetRetriever
@@ -140,6 +140,9 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         ['recipes/bread.txt']
     """
 
+    _expands = False
+    _own_llm: LanguageModel | None = None
+
     def __init__(
         self,
         dataset: DatasetChoice = None,
@@ -147,41 +150,40 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         k_dense: int | None = None,
         k_fused: int | None = None,
         *,
-        mode: Mode = "hybrid",
-        parts: SearchParts | None = None,
-        service: Searcher | None = None,
+        service: Searcher | SearchParts | None = None,
         callback_manager: CallbackManager | None = None,
         **narrow: Any,
     ) -> None:
-        given = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
-        k_fused = given.pop("k_fused")
-        narrow = search_arguments(given, "k_lex", "k_dense", "k_fused")
+        k_fused = one_of(k_fused=k_fused, similarity_top_k=narrow.pop("similarity_top_k", None))
+        check_depths(k_lex=k_lex, k_dense=k_dense, k_fused=k_fused)
+        narrow = search_arguments({"dataset": dataset, **narrow}, "k_lex", "k_dense", "k_fused")
         _check_narrow(narrow)
-        self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
-        self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
+        self._depths = {"k_lex": k_lex, "k_dense": k_dense}
+        self._params = SearchParams("", **narrow)
         check_params(self._params)
-        self._given_parts = service.parts if parts is None and service is not None else parts
+        self._service = service
         super().__init__((), k_fused, callback_manager)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        parts = self._given_parts or shared_service().parts
+    def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        given: Any = self._service or shared_service()
+        parts: SearchParts = getattr(given, "parts", given)
         stages = StageLog(strict=self._params.strict)
         params = replace(self._params, query=query_bundle.query_str)
         request = read_request(params, parts, stages)
         question = question_about(to_question(query_bundle), request)
-        query, (k_lex, k_dense) = request.query, self._depths
+        query = request.query
         make_legs = partial(
             plan_legs,
             replace(request.restriction, without=query.exclusions, containing=query.required),
             mode=request.mode,
-            k_lex=k_lex or parts.rag.fts_top_k,
-            k_dense=k_dense or parts.rag.vector_top_k,
+            k_lex=self._depths["k_lex"] or parts.rag.fts_top_k,
+            k_dense=self._depths["k_dense"] or parts.rag.vector_top_k,
         )
         legs = make_legs(query.parts)
         if not legs:
             raise QueryError(f"the typed query has no part for mode {request.mode}")
-        expander = None if query.is_typed else self._expander(parts)
-        if expander is not None:
+        if self._expands and not query.is_typed:
+            expander = parts.expander_of(self._own_llm) if self._own_llm else parts.expander
             legs += make_legs(expand(parts, legs, question, stages, expander))
         k_fused = self.similarity_top_k or parts.rag.fusion_top_k
         passages = find(parts, legs, question, k_fused, stages).passages
@@ -192,16 +194,11 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         if name in ("similarity_top_k", "k_fused"):
             FusionRetriever.__setattr__(self, "similarity_top_k", value)
         elif name in ("k_lex", "k_dense"):
-            k_lex, k_dense = self._depths
-            k_lex, k_dense = (value, k_dense) if name == "k_lex" else (k_lex, value)
-            self._depths = check_depths(k_lex, k_dense, None)[:2]
+            check_depths(**{name: value})
+            self._depths = {**self._depths, name: value}
         else:
             _check_narrow([name])
             super().__setattr__(name, value)
-
-    def _expander(self, parts: SearchParts) -> Expander | None:  # noqa: ARG002  (none here)
-        """Return what expands queries, ``None`` if nothing does."""
-        return None
 
 
 _NOT_OF_FUSION = {
@@ -221,8 +218,7 @@ def _check_narrow(names: Iterable[str]) -> None:
 class QueryExpansionRetrieverV2(DatasetRetriever):
     """A :class:`DatasetRetriever` that also searches for a language model's other words.
 
-    The model is ``llm``, else that of LlamaIndex's ``Settings``, else the configured one;
-    :class:`ConfigError` without any. The
+    The model is ``llm``, or else the configured one; :class:`ConfigError` without either. The
     query's own lists have the weight ``original_weight``, those of the expansion
     ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
     result already, is not expanded.
@@ -234,6 +230,8 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
         'keys.md'
     """
 
+    _expands = True
+
     def __init__(
         self,
         dataset: DatasetChoice = None,
@@ -242,25 +240,19 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
         **settings: Any,
     ) -> None:
         super().__init__(dataset, **settings)
-        given = llm or llm_of_settings()
-        self._given_llm = None if given is None else as_language_model(given)
-
-    def _expander(self, parts: SearchParts) -> Expander:
-        return parts.expander_of(self._given_llm) if self._given_llm else parts.expander
+        self._own_llm = None if llm is None else as_language_model(llm)
 
 
-class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
+class CatalogRetriever(LaterSettings[SearchParams], StoreRetriever):
     """The whole v2 query path over a dataset, several or all, as one LlamaIndex retriever.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
     ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are searched as
     one, by default all. Scores are those of fusion and reranking, or with ``score="relevance"``
     each passage's relevance from 0 to 1, for stages that cut off by score. ``whole=False`` ends
-    after selection, for callers who chain the later stages themselves. A query bundle's
-    ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
-    embedding of another length than the store's vectors is ignored. A document gives more
+    after selection, for callers who chain the later stages themselves. A document gives more
     passages than settings allow (``max_chunks_per_doc``) if there are not enough others for
-    ``top_k``. Parameters and ``score`` can also be set later, as attributes.
+    ``top_k``.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever
@@ -281,12 +273,12 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
     ) -> None:
         self._service, self._is_whole = service, whole
         self.score = score
-        arguments = search_arguments(search, "service", "whole", "score", "callback_manager")
-        self._params = SearchParams("", dataset=dataset, **arguments)
+        given, own = {"dataset": dataset, **search}, ("service", "whole", "callback_manager")
+        self._params = SearchParams("", **search_arguments(given, *own, "score"))
         check_params(self._params)
-        super().__init__(callback_manager or LlamaSettings.callback_manager)
+        super().__init__(callback_manager)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
         nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole, is_filled=True)
@@ -308,15 +300,12 @@ class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
             raise InputError("only a whole search has a relevance: leave out whole or score")
         self._score = name
 
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._retrieve, query_bundle)
 
-
-class PrecomputedRetriever(BaseRetriever):
+class PrecomputedRetriever(StoreRetriever):
     """Retrieve chunks of a folder of embeddings as LlamaIndex nodes.
 
-    A query's vector is the embedding in its bundle, or else the provider's. Raises
-    :class:`SemanticQueryError` without either.
+    A query's vector is the embedding in its bundle, or else that of the ``provider``, by default
+    the one of ``semantic``. Raises :class:`SemanticQueryError` without either.
 
     Examples:
         >>> from llama_index.core import QueryBundle
@@ -333,18 +322,15 @@ class PrecomputedRetriever(BaseRetriever):
         semantic: SemanticContextRetriever,
         provider: EmbeddingProvider | None = None,
         config: AgentContextConfig | None = None,
+        callback_manager: CallbackManager | None = None,
     ) -> None:
         self._semantic, self._provider, self._config = semantic, provider, config
-        super().__init__()
+        super().__init__(callback_manager)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        embedding = query_bundle.embedding
+    def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        embedding: Any = query_bundle.embedding
         if embedding is None:
-            if self._provider is None:
-                raise SemanticQueryError(
-                    "no embedding of the query: give one in the QueryBundle, or a provider"
-                )
-            embedding = self._provider.get_query_embedding(query_bundle.query_str)
+            embedding = self._semantic.embed(query_bundle.query_str, self._provider)
         nodes = []
         for chunk in self._semantic.retrieve(embedding, config=self._config):
             text, told = chunk.content or "", dict(chunk.metadata)
@@ -354,12 +340,12 @@ class PrecomputedRetriever(BaseRetriever):
         return nodes
 
 
-class DatasetVectorStore(BasePydanticVectorStore):
-    """A dataset as a vector store to read, for ``VectorStoreIndex.from_vector_store``.
+class DatasetVectorStore(SharesStore, BasePydanticVectorStore):
+    """A dataset as a vector store, for ``VectorStoreIndex.from_vector_store``.
 
     The query's embedding and filters are used, whatever engine the dataset has. Give the index the
-    store's own model: an embedding of another length is ignored. Documents are added
-    and deleted by the pipeline of :class:`IngestionPipelineBuilderV2`.
+    store's own model: an embedding of another length is ignored. ``insert`` stores what the index's
+    splitter makes by :class:`IngestionPipelineBuilderV2`, and replaces a document it has.
 
     Examples:
         >>> from llama_index.core.vector_stores import VectorStoreQuery
@@ -372,9 +358,20 @@ class DatasetVectorStore(BasePydanticVectorStore):
     stores_text: bool = True
     dataset: str
     _service: Searcher | None = PrivateAttr()
+    _pipeline: Any = PrivateAttr(default=None)
 
-    def __init__(self, dataset: str, *, service: Searcher | None = None) -> None:
-        super().__init__(stores_text=True, dataset=dataset)
+    # LlamaIndex's leaves out what cannot be pickled, such as the service
+    __getstate__, __setstate__ = BaseModel.__getstate__, BaseModel.__setstate__
+
+    def __init__(
+        self,
+        dataset: str | None = None,
+        *,
+        service: Searcher | None = None,
+        dataset_name: str | None = None,
+    ) -> None:
+        name = one_of(dataset=dataset, dataset_name=dataset_name)
+        super().__init__(stores_text=True, dataset=name)
         self._service = service
 
     @property
@@ -382,30 +379,60 @@ class DatasetVectorStore(BasePydanticVectorStore):
         """The service that searches."""
         return self._service or shared_service()
 
+    @property
+    def pipeline(self) -> Any:
+        """The pipeline that stores and deletes documents."""
+        if self._pipeline is None:  # by its module's name, because that imports this one
+            builder = import_module("catalog.search_v2.ingestion").IngestionPipelineBuilderV2
+            self._pipeline = builder(self._service).build_pipeline(self.dataset)
+        return self._pipeline
+
     def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
         """Return the nearest passages, best first."""
+        count = query.similarity_top_k
         retriever = DatasetRetriever(
             self.dataset,
-            k_dense=query.similarity_top_k,
-            k_fused=query.similarity_top_k,
+            k_dense=count,
+            k_fused=count,
             mode="vector",
             service=self.client,
             filters=query.filters,
             doc_ids=query.doc_ids,
         )
-        bundle = QueryBundle(query.query_str or " ", embedding=query.query_embedding)
-        found = retriever.retrieve(bundle)
-        nodes = [one.node for one in found]
-        ids, scores = [node.node_id for node in nodes], [one.get_score() for one in found]
+        text = "a vector" if query.query_str is None else query.query_str  # it is not embedded
+        found = retriever.retrieve(QueryBundle(text, embedding=query.query_embedding))
+        nodes, scores = [one.node for one in found], [one.get_score() for one in found]
+        ids = [node.node_id for node in nodes]
         return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
 
-    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:  # noqa: ARG002
-        """Raise :class:`InputError`: a pipeline adds documents."""
-        raise InputError(
-            "this vector store is only read: add and delete documents by "
-            "IngestionPipelineBuilderV2().build_pipeline(…)"
-        )
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Store the documents of nodes and return the ids of their passages.
 
-    def delete(self, ref_doc_id: str, **_: Any) -> None:  # noqa: ARG002
-        """Raise :class:`InputError`: a pipeline deletes documents."""
-        self.add([])
+        Raises :class:`InputError` for a document of which only the later nodes are given.
+        """
+        ids = {node.node_id for node in nodes}
+        beside = (near for node in nodes for near in (node.prev_node, node.next_node) if near)
+        if any(near.node_id not in ids for near in beside):
+            raise InputError(
+                "nodes of a document are missing, and a run replaces all of it: give its nodes "
+                "together (a larger insert_batch_size)"
+            )
+        return [node.node_id for node in self.pipeline.run(nodes=list(nodes))]
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete a document by its id, or a node's ``ref_doc_id``; an unknown one is no error."""
+        pipeline = self.pipeline
+        with suppress(InputError):
+            pipeline.delete(ref_doc_id)
+
+    def copy_to(self, vector_store: BasePydanticVectorStore) -> int:
+        """Add all passages with their vectors to another vector store; return their number.
+
+        Ids are UUIDs of version 5, as Qdrant requires, made of the passages' ids: a second copy
+        replaces the first. A passage longer than the model's window has the vector of its first
+        part. Passages without a vector are left out.
+        """
+        count = 0
+        for nodes in read_nodes(self.client, self.dataset, for_stores=True):
+            count += len(vector_store.add([node for node in nodes if node.embedding is not None]))
+        return count

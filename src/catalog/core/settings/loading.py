@@ -69,10 +69,10 @@ def load_settings(
     return LoadedSettings(_validate(merged, origins), origins)
 
 
-def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Return settings with changed v2 settings; raises :class:`ConfigError` like loading."""
+def with_section(settings: Settings, section: str, changes: Mapping[str, Any]) -> Settings:
+    """Return settings with changes in a section; raises :class:`ConfigError` like loading."""
     values = settings.model_dump()
-    return _validate({**values, "rag_v2": {**values["rag_v2"], **changes}})
+    return _validate({**values, section: {**values[section], **changes}})
 
 
 def find_presets() -> dict[str, Path]:
