@@ -148,3 +148,24 @@ def test_a_query_engine_streams_checked_sentences(service):
     assert len(parts) == 2
     assert parts[1].endswith("[unsupported]")
     assert response.metadata["answer"] == "".join(parts)
+
+
+def test_a_reply_that_may_not_answer_looks_like_one(service):
+    answer = answer_question(service, asking("Can the gift wrapping of an order be cancelled?"))
+    assert answer.certainty == "possible"
+    assert answer.text.startswith("These documents may not answer it. Closest:\n")
+    assert answer.notes[:2] == (
+        'no document mentions "gift"',
+        'no document mentions "wrapping"',
+    )
+    assert {"gift", "wrapping"} <= {*answer.missing}
+    shown = [event.sentence for event in answer_events(service, asking(answer.question))]
+    assert [one for one in shown if one is not None] == list(answer.sentences)
+
+
+def test_words_that_only_the_quoted_text_lacks_are_named_and_the_word_after_how_is_not(service):
+    answer = answer_question(service, asking("How many days may customers cancel within?"))
+    assert (answer.certainty, answer.missing) == ("likely", ())
+    answer = answer_question(service, asking("May customers cancel keys within 14 days?"))
+    assert "keys" in answer.missing
+    assert any(note.startswith("not in the quoted text: ") for note in answer.notes)

@@ -100,13 +100,12 @@ def test_markdown_that_misses_the_schema_is_repaired_once(made):
     wrong = f"# Overview\n\n{RIGHT}\n\n## Summary\n\nNo."
     artifact, prompts = made(wrong, blueprint(overview=RIGHT))
     assert len(prompts) == 2
-    assert "- ## Goals is missing" in prompts[1]
-    assert "- ## Summary is no heading of it" in prompts[1]
+    assert "asked for (its headings: # Overview, ## Summary)" in prompts[1]
     assert section(artifact, "Overview").sentences[0].supported
 
 
 def test_markdown_that_misses_it_again_is_an_error_with_the_draft(made):
-    with pytest.raises(ArtifactSchemaError, match="missing") as error:
+    with pytest.raises(ArtifactSchemaError, match="headings: # Overview; wanted: # Overview, ## Goals") as error:
         made("# Overview\n\nSo.", "# Overview\n\nAnd so.")
     assert error.value.draft == "# Overview\n\nAnd so."
     with pytest.raises(ArtifactSchemaError) as error:  # a draft that is kept opens nothing
@@ -123,7 +122,7 @@ def test_what_cannot_be_generated_is_an_error(made):
         made([TimeoutError()])
 
 
-@table("text, misses", list)
+@table("text, misses")
 def test_a_schema_is_its_headings_once_each_in_order(text, misses):
     assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
 

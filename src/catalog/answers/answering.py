@@ -11,12 +11,27 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.answerable import estimate_answer, read_candidates, why_not_answered
+from catalog.answers.answerable import (
+    cited_parts,
+    estimate_answer,
+    find_absent,
+    find_missing,
+    is_sure,
+    read_candidates,
+    why_not_answered,
+)
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
 from catalog.answers.listing import answer_listing, read_listing, why_not_counted
 from catalog.core.agents import read_agent, with_agent
-from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
+from catalog.core.answers import (
+    MAY_NOT_ANSWER,
+    Abstained,
+    Answer,
+    AnswerEvent,
+    AnswerSentence,
+    NearDocument,
+)
 from catalog.core.arguments import takes
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
@@ -31,7 +46,7 @@ if TYPE_CHECKING:
     from catalog.answers.writing import Draft
     from catalog.core.agents import Agent
     from catalog.core.params import Profile
-    from catalog.core.results import SearchResults
+    from catalog.core.results import Certainty, SearchResults
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
 
@@ -56,12 +71,7 @@ def refuse(
     """Return the abstention; ``had_passages``: the passages found seemed to answer."""
     nearest: dict[str, NearDocument] = {}
     for result in results:
-        near = NearDocument(
-            source_doc_id=result.source_doc_id,
-            path=result.path,
-            title=result.title,
-            relevance=result.relevance,
-        )
+        near = NearDocument.model_validate(result, from_attributes=True)
         nearest.setdefault(result.source_doc_id, near)
     return Abstained(
         message=NOT_ENOUGH if had_passages else NOTHING_RELATED,
@@ -153,7 +163,8 @@ def _events(
             ms = round((time.perf_counter() - started) * 1000, 3)
             yield AnswerEvent("answer", answer=replace(listed, elapsed_ms=ms))
             return
-    results = service.run(search_params(params, params.question))
+    search = search_params(params, params.question)
+    results = service.run(search)
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
     answer = Answer(params.question, (), (), results, agent=params.agent)
@@ -162,21 +173,27 @@ def _events(
         ranked = rank_candidates(params.question, results.results)
         candidates = read_candidates(service.parts, params.question, results, ranked)
         conflict = find_conflict(candidates)
-        also = None if conflict is None else conflict[0]
-        extracted = choose_sentences(candidates, settings.answers.sentences, also)
+        also, is_likely = conflict and conflict[0], is_sure(results, candidates)
+        extracted = choose_sentences(
+            candidates, settings.answers.sentences, also, is_likely=is_likely
+        )
     with stages.run("abstain") as notes:
         estimate = estimate_answer(service.parts, params.question, results, candidates)
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
+    absent, answer = list[str](), replace(answer, confidence=round(estimate, 3))
     if reason is not None:
         answer = replace(answer, abstained=refuse(service, params, results, reason))
     else:
+        absent = find_absent(service, search, results)
+        answer = replace(answer, certainty="possible" if absent else "likely")
         written = yield from _write(service, params, answer, stages, llm, agent)
         if isinstance(written, Answer):
             answer = written
         else:
+            certainty: Certainty = "likely" if is_likely and not absent else "possible"
             sources = Sources(results, settings.answers.citations)
-            extracted = tuple(map(sources.cite, extracted))
+            extracted = _led(tuple(map(sources.cite, extracted)), certainty)
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
             notes = [written]
             if conflict is not None:
@@ -186,11 +203,18 @@ def _events(
                 notes.append(f"{one} and {other} say different things: {conflict[1]}")
             cited = sources.of(extracted)
             answer = replace(answer, sentences=extracted, citations=cited, notes=tuple(notes))
+            answer = replace(answer, certainty=certainty)
+    missing = find_missing(params.question, cited_parts(answer)) if answer.citations else ()
+    left = ", ".join(word for word in missing if word not in absent)
+    notes = [f'no document mentions "{word}"' for word in absent]
+    notes += [*results.notes, *answer.notes, *([f"not in the quoted text: {left}"] if left else [])]
+    notes += filter(None, [why_not_counted(params.question)])
     whole = replace(
         answer,
+        missing=missing,
         stages=(*results.stages, *stages.reports),
         elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
-        notes=(*results.notes, *answer.notes, *filter(None, [why_not_counted(params.question)])),
+        notes=tuple(notes),
     )
     yield AnswerEvent("answer", answer=whole)
 
@@ -220,7 +244,7 @@ def _write(
             llm, answer.question, answer.results, settings.answers, seconds, agent=agent
         )
         sources = Sources(answer.results, settings.answers.citations)
-        draft = yield from _as_events(writing, sources)
+        draft = yield from _as_events(writing, sources, answer.certainty)
     except (LLMError, ConfigError) as error:
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
         return f"{error}; sentences of the documents are shown instead"
@@ -234,18 +258,29 @@ def _write(
     if not supported:
         if not count and not draft.is_cut:
             refused = refuse(service, params, answer.results, MODEL_ABSTAINS, had_passages=True)
-            return replace(answer, abstained=refused)
+            return replace(answer, abstained=refused, certainty=None)
         why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
         return f"{why}; sentences of the documents are shown instead"
     notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += [CUT] if draft.is_cut else []
-    sentences = tuple(map(sources.cite, draft.sentences))
+    sentences = _led(tuple(map(sources.cite, draft.sentences)), answer.certainty)
     cited = sources.of(sentences)
     return replace(answer, sentences=sentences, citations=cited, notes=tuple(notes))
 
 
+def _led(
+    sentences: tuple[AnswerSentence, ...], certainty: Certainty | None
+) -> tuple[AnswerSentence, ...]:
+    """Return the sentences, the first one led in by a doubt if they only may answer."""
+    if certainty != "possible" or not sentences:
+        return sentences
+    return (sentences[0].model_copy(update={"breaks": MAY_NOT_ANSWER}), *sentences[1:])
+
+
 def _as_events(
-    writing: Generator[AnswerSentence, None, Draft], sources: Sources
+    writing: Generator[AnswerSentence, None, Draft],
+    sources: Sources,
+    certainty: Certainty | None,
 ) -> Generator[AnswerEvent, None, Draft]:
     while True:
         try:
@@ -253,7 +288,9 @@ def _as_events(
         except StopIteration as ended:
             draft: Draft = ended.value
             return draft
-        yield AnswerEvent("sentence", sentence=sources.cite(sentence))
+        [cited] = _led((sources.cite(sentence),), certainty)
+        certainty = None  # of those that follow
+        yield AnswerEvent("sentence", sentence=cited)
 
 
 def choose_llm(library: Library, provider: str | None, profile: Profile) -> LanguageModel | None:

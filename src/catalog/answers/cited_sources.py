@@ -13,6 +13,7 @@ from catalog.retrieval.shape import locate_part
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
 
+_OF_RESULT = ("rank", "chunk_id", "dataset", "path", "title")
 _LONGEST = 400  # characters of a passage that are quoted
 
 
@@ -60,11 +61,7 @@ class Sources:
         if known is None:
             known = AnswerCitation(
                 n=len(self._cited) + 1,
-                rank=result.rank,
-                chunk_id=result.chunk_id,
-                dataset=result.dataset,
-                path=result.path,
-                title=result.title,
+                **{name: getattr(result, name) for name in _OF_RESULT},
                 locator=locator,
                 citation=cited,
                 link=link,

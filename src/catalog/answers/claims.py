@@ -183,7 +183,6 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
     text = neutralise(clean(_without_citations(claim.text, given)), cited.values())
     reasons = [f"it cites {name}, which is not a given passage" for name in unknown]
     supporting: tuple[int, ...] = ()
-    score = 0.0
     if not cited and not unknown:
         reasons.append("it cites no passage")
     elif cited:
@@ -192,13 +191,11 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
         supporting = tuple(number for number, why in against.items() if why is None)
         if against and not supporting:
             check = Support(False, check.score, tuple(filter(None, against.values())))
-        score = check.score if supporting else check.score / 2
         reasons = [] if supporting else [*reasons, *check.reasons]
     return AnswerSentence(
         text=text,
         citations=supporting or tuple(numbers),
         supported=bool(supporting),
-        score=score,
         reasons=tuple(reasons),
         breaks=claim.breaks,
     )

@@ -109,12 +109,16 @@ def find_conflict(candidates: Sequence[Candidate]) -> tuple[Candidate, str] | No
 
 
 def choose_sentences(
-    candidates: Sequence[Candidate], most: int, also: Candidate | None = None
+    candidates: Sequence[Candidate],
+    most: int,
+    also: Candidate | None = None,
+    *,
+    is_likely: bool = True,
 ) -> tuple[AnswerSentence, ...]:
     """Return the first candidates, up to ``most``, that answer as well as the best one.
 
     They have .9 of its score at least, or a score of the cross-encoder at most 1 below its, and
-    none is part of an earlier one. ``also`` is the second.
+    none is part of an earlier one; without ``is_likely`` any score does. ``also`` is the second.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
@@ -125,9 +129,9 @@ def choose_sentences(
         folded = f" {_folded(f'{candidate.context} {candidate.text}')} "
         if len(chosen) >= most:
             break
-        if candidate != also and not candidate.answers_like(candidates[0]):
-            continue
-        if candidate != also and any(folded in other or other in folded for other in shown):
+        is_close = not is_likely or candidate.answers_like(candidates[0])
+        is_part = any(folded in other or other in folded for other in shown)
+        if candidate != also and (is_part or not is_close):
             continue
         shown.append(folded)
         sentence = AnswerSentence(

@@ -29,13 +29,7 @@ from catalog.answers.prompting import (
 )
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
-from catalog.core.answers import (
-    NO_EVIDENCE,
-    AnswerSentence,
-    Artifact,
-    ArtifactSection,
-    TokenCounts,
-)
+from catalog.core.answers import AnswerSentence, Artifact, ArtifactSection, TokenCounts
 from catalog.core.arguments import takes
 from catalog.core.bounded_calls import WHOLE
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError
@@ -89,12 +83,7 @@ SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = {
     },
 }
 """Of each kind, its headings in order, and the question that finds what a section is made of."""
-MAX_TOKENS: Mapping[ArtifactKind, int] = {
-    "blueprint": 1600,
-    "pdr": 2000,
-    "workflow": 1200,
-    "build-plan": 1600,
-}
+MAX_TOKENS: Mapping[ArtifactKind, int] = dict(zip(SCHEMAS, (1600, 2000, 1200, 1600), strict=True))
 """How long a model may write each kind, in its tokens."""
 _MOST_OF_WINDOW = 2  # the reply may take one part in so many of what a model reads at once
 _NOTHING = "no evidence"
@@ -145,7 +134,7 @@ def write_sections(
             cut = " (its reply was cut: raise max_tokens of the agent)" if writer.is_cut else ""
             raise ArtifactSchemaError(
                 f"the language model did not write a {kind}, nor when asked again{cut}: "
-                f"{'; '.join(misses)}",
+                f"{misses}; wanted: {', '.join(sections)}",
                 neutralise(clean(draft), results),
             )
     checked = {name: list(_check(body, writer)) for name, body in split_sections(draft)}
@@ -229,7 +218,10 @@ def _generate(
     draft: ArtifactDraft | None = None
     results: list[SearchResult] = []
     if reason is not None:
-        sections = [_section(one, (), _no_evidence(reason)) for one in SCHEMAS[params.kind]]
+        why = _no_evidence(reason)
+        sections = [
+            ArtifactSection(heading=one, sentences=(), reason=why) for one in SCHEMAS[params.kind]
+        ]
     else:
         evidence = dict(_search_sections(service, params, stages))
         searches = [one.results for one in evidence.values() if one.reason is None]
@@ -237,16 +229,8 @@ def _generate(
         has_passages = {heading: one.reason is None for heading, one in evidence.items()}
         settings = service.parts.settings
         with stages.run("write") as told:
-            draft = write_sections(
-                llm,
-                params.kind,
-                params.topic,
-                has_passages,
-                results,
-                settings.answers,
-                settings.llm.timeout_seconds,
-                agent,
-            )
+            about, seconds = (params.kind, params.topic, has_passages), settings.llm.timeout_seconds
+            draft = write_sections(llm, *about, results, settings.answers, seconds, agent)
             told.append(f"{draft.passages} passages")
         if draft.dropped:
             notes.append(f"unsupported sentences left out: {draft.dropped}")
@@ -283,12 +267,9 @@ def _agent_for(service: Searcher, params: GenerateParams) -> Agent:
         raise InputError(f"the agent {params.agent!r} writes {agent.output}, not {params.kind}")
     least, most = ARTIFACT_TEMPERATURES
     temperature = least if agent.temperature is None else agent.temperature
-    return agent.model_copy(
-        update={
-            "temperature": min(max(temperature, least), most),
-            "max_tokens": agent.max_tokens or MAX_TOKENS[params.kind],
-        }
-    )
+    temperature, tokens = min(max(temperature, least), most), MAX_TOKENS[params.kind]
+    kept = {"temperature": temperature, "max_tokens": agent.max_tokens or tokens}
+    return agent.model_copy(update=kept)
 
 
 def _search_topic(
@@ -345,14 +326,11 @@ def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[Ar
         heading: doubt if heading in draft.doubted else _no_evidence(one.reason or MODEL_ABSTAINS)
         for heading, one in evidence.items()
     }
-    return [_section(heading, draft.sections[heading], why[heading]) for heading in evidence]
-
-
-def _section(heading: str, sentences: Sequence[AnswerSentence], why: str) -> ArtifactSection:
-    """Return a section; ``why`` is the reason if it has no sentences."""
-    reason = None if sentences else why
-    return ArtifactSection(heading=heading, sentences=tuple(sentences), reason=reason)
+    return [
+        ArtifactSection(heading=one, sentences=said, reason=None if said else why[one])
+        for one, said in ((heading, draft.sections[heading]) for heading in evidence)
+    ]
 
 
 def _no_evidence(reason: str) -> str:
-    return f"{NO_EVIDENCE}: {reason}"
+    return f"no evidence in the documents: {reason}"

@@ -153,6 +153,7 @@ def answer_listing(
         tuple(sentences),
         sources.of(sentences),
         results,
+        certainty="exact",
         agent=params.agent,
         notes=(*page.notes, *([more] if rest else [])) if page.total else (),
     )

@@ -159,10 +159,7 @@ def build_messages(
     text = _TEMPLATE_MARKS.sub(r"\g<0> ", "\n\n".join(map(str, passages)))
     numbers = _numbers_of(f"{question}\0{text}")
     quoted = mark_as_data(text, lambda: next(numbers))
-    return [
-        Message("system", rules),
-        Message("user", f"{quoted}\n\nQuestion: {question}"),
-    ]
+    return [Message("system", rules), Message("user", f"{quoted}\n\nQuestion: {question}")]
 
 
 def artifact_rules(kind: ArtifactKind, sections: Mapping[str, bool]) -> str:
@@ -185,13 +182,12 @@ remarks on yourself or the passages.
 
 
 def ask_for_headings(
-    messages: Sequence[Message], reply: str, misses: Sequence[str], schema: Sequence[str]
+    messages: Sequence[Message], reply: str, misses: str, schema: Sequence[str]
 ) -> list[Message]:
     """Return the messages that ask once more for the headings of a schema."""
-    wrong = "\n".join(f"- {one}" for one in misses)
     headings = "\n".join(schema)
     again = (
-        f"The headings are not those that were asked for:\n{wrong}\n"
+        f"The headings are not those that were asked for ({misses}).\n"
         f"Write all of it again by the same rules, under just these headings:\n\n{headings}"
     )
     return _go_on(messages, reply, again)
@@ -212,11 +208,7 @@ def ask_again(
 
 def _go_on(messages: Sequence[Message], reply: str, again: str) -> list[Message]:
     """Return the conversation with the model's reply and the user's answer to it."""
-    return [
-        *messages,
-        Message("assistant", reply),
-        Message("user", again),
-    ]
+    return [*messages, Message("assistant", reply), Message("user", again)]
 
 
 def _numbers_of(text: str) -> Iterator[str]:
@@ -242,16 +234,6 @@ def split_sections(text: str) -> list[tuple[str, str]]:
     return bodies if bodies[0][1] else bodies[1:]
 
 
-def find_misses(headings: Sequence[str], schema: Sequence[str]) -> list[str]:
-    """Say how headings differ from those of a schema: nothing if they are the same, in order."""
-    misses = [f"{one} is missing" for one in schema if one not in headings]
-    for at, one in enumerate(headings):
-        if not one:
-            misses.append(f"there is text before {schema[0]}")
-        elif one not in schema:
-            misses.append(f"{one} is no heading of it")
-        elif one in headings[:at]:
-            misses.append(f"{one} is there twice")
-    if not misses and list(headings) != list(schema):
-        misses.append(f"the order is not {', '.join(schema)}")
-    return misses
+def find_misses(headings: Sequence[str], schema: Sequence[str]) -> str:
+    """Say which headings stand in place of those of a schema; "" if they are the same, in order."""
+    return "" if [*headings] == [*schema] else f"its headings: {', '.join(headings) or 'none'}"

@@ -15,12 +15,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 
 from catalog.answers.details import Date, Detail, MeasurementUnit, Quantity, find_details, is_name
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.retrieval.query_words import language_of_words
-from catalog.store.lexical.analysis import WORD, Analyzer, fold
+from catalog.store.lexical.analysis import WORD, Analyzer, analyzers_of, fold
 
 _REFERENCE = re.compile(
     r"(?<!\s)\s*+\[(?:\d{1,3}(?:\s*+[,–-]\s*+\d{1,3})*+|(?:source|chunk):[^\]\n]{1,300})\]"
@@ -108,7 +108,7 @@ def strip_references(text: str) -> str:
 def analyse_text(text: str, language: str | None = None) -> AnalysedText:
     """Read a text; words are stemmed in the text's own language, or in ``language`` if given."""
     details = find_details(text)
-    analyzer = _analyzer(language or language_of_words(text))
+    [analyzer] = analyzers_of([language or language_of_words(text)])
     masks = {
         at: detail.kind
         for detail in details
@@ -146,11 +146,6 @@ def _read_word(
         is_negation=is_negation,
         ends_clause=any(mark in text[match.end() : following] for mark in ",;:()–—"),
     )
-
-
-@cache
-def _analyzer(language: str) -> Analyzer:
-    return Analyzer(language)
 
 
 _SCOPE = 4  # content words behind a negation that it may be about

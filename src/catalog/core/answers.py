@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field, computed_field, create_model
 from pydantic_core import to_jsonable_python
 
 from catalog.core.params import ArtifactKind, Mode
-from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
+from catalog.core.results import (
+    Certainty,
+    Frozen,
+    ResultLocator,
+    SearchResult,
+    SearchResults,
+    StageReport,
+)
 
 EventKind = Literal["results", "sentence", "answer"]
-NO_EVIDENCE = "no evidence in the documents"
+MAY_NOT_ANSWER = "These documents may not answer it. Closest:\n"
 
 
 class AnswerCitation(Frozen):
@@ -39,16 +46,15 @@ class AnswerCitation(Frozen):
 class AnswerSentence(Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
-    ``reasons`` say why its sources do not support it. ``score`` (0 to 1) is the share of its words
-    in the sources, halved where the checks speak against it. ``breaks`` is the white space before
-    it. ``context`` is what it depends on in its document: a heading, the lead-in of a list, or the
-    question that it answers. ``span`` is where a quoted sentence stands in its passage.
+    ``reasons`` say why its sources do not support it. ``breaks`` is the white space before it, or
+    :data:`MAY_NOT_ANSWER`. ``context`` is what it depends on in its document: a heading, the
+    lead-in of a list, or the question that it answers. ``span`` is where a quoted sentence stands
+    in its passage.
     """
 
     text: str
     citations: tuple[int, ...]
     supported: bool
-    score: float = 1.0
     reasons: tuple[str, ...] = ()
     breaks: str = ""
     cited_as: tuple[str, ...] = ()
@@ -93,7 +99,10 @@ class TokenCounts(Frozen):
 class Answer:
     """An answer in checked sentences, or the reason for no answer, with its search results.
 
-    ``model`` is ``None`` where the sentences are the documents' own, word for word.
+    ``model`` is ``None`` where the sentences are the documents' own, word for word. ``certainty``
+    is ``exact`` for a count, ``likely`` for an answer, ``possible`` for the closest statements, and
+    ``None`` without any; ``confidence`` is the probability, 0 to 1, that the passages answer.
+    ``missing`` are words of the question that neither the cited text nor its headings have.
     """
 
     question: str
@@ -101,6 +110,9 @@ class Answer:
     citations: tuple[AnswerCitation, ...]
     results: SearchResults
     abstained: Abstained | None = None
+    certainty: Certainty | None = None
+    confidence: float | None = None
+    missing: tuple[str, ...] = ()
     model: str | None = None
     stages: Sequence[StageReport] = ()
     tokens: TokenCounts | None = None
@@ -117,35 +129,20 @@ class Answer:
         """Return the JSON object that the command line, HTTP and MCP give."""
         own = {"answer": self.text, "abstained": self.abstained is not None}
         own |= {"reason": self.abstained and self.abstained.reason, "abstention": self.abstained}
-        of_search = ("datasets", "mode", "results", "confidence")
+        of_search = ("datasets", "mode", "results")
         found = {name: found for name, found in self.results.to_dict().items() if name in of_search}
         shown = to_jsonable_python({**vars(self), "results": None, **own}) | found
         return {name: shown[name] for name in AnswerShape.model_fields}
 
 
-class AnswerShape(Frozen):
-    """An answer in checked sentences that cite ``results`` by rank, or the reason for no answer.
-
-    ``answer`` is its text. ``model`` is ``null`` where the sentences are the documents' own.
-    """
-
-    question: str
-    answer: str
-    abstained: bool
-    reason: str | None
-    abstention: Abstained | None
-    sentences: tuple[AnswerSentence, ...]
-    citations: tuple[AnswerCitation, ...]
-    datasets: tuple[str, ...]
-    mode: Mode
-    results: tuple[SearchResult, ...]
-    confidence: float | None
-    model: str | None
-    stages: tuple[StageReport, ...]
-    tokens: TokenCounts | None
-    elapsed_ms: float
-    notes: tuple[str, ...] = ()
-    agent: str | None = None
+_SHAPE: dict[str, Any] = {"question": str, "answer": str, "abstained": bool, "reason": str | None}
+_SHAPE |= {"abstention": Abstained | None} | get_type_hints(Answer)
+_SHAPE |= {"abstained": bool, "results": tuple[SearchResult, ...]}
+_SHAPE |= {"datasets": tuple[str, ...], "mode": Mode}
+_SHAPE |= {name: (value, ...) for name, value in _SHAPE.items()}
+_ABOUT = "An answer in sentences that cite ``results`` by rank, or the reason for no answer."
+AnswerShape = create_model("AnswerShape", __base__=Frozen, __doc__=_ABOUT, **_SHAPE)
+"""The JSON object of an answer: ``answer`` is its text."""
 
 
 @dataclass(frozen=True)

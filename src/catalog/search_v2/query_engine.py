@@ -173,7 +173,8 @@ def _stream(events: Iterator[AnswerEvent], nodes: list[NodeWithScore]) -> Stream
         answer: Answer | None = None
         for event in events:
             if event.sentence is not None:
-                part = f"{event.sentence.breaks if written else ''}{event.sentence.marked()}"
+                part = f"{event.sentence.breaks}{event.sentence.marked()}"
+                part = part if written else part.lstrip()
                 written += part
                 yield part
             answer = event.answer or answer

@@ -163,7 +163,7 @@ class AnswerSettings(SettingsSection):
     sentences: int = setting(
         3, "Number of sentences in an answer without a language model.", (1, 20)
     )
-    answered_from: Share = setting(0.4, "Least confidence to answer a question.")
+    answered_from: Share = setting(0.4, "Least confidence to show statements for a question.")
     context_passages: int = setting(15, "Number of passages given to a language model.", (1, 100))
     context_tokens: int = setting(
         4000, "Maximum number of tokens of those passages, counted by that model.", (100, 1_000_000)
