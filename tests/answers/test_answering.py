@@ -169,3 +169,10 @@ def test_words_that_only_the_quoted_text_lacks_are_named_and_the_word_after_how_
     answer = answer_question(service, asking("May customers cancel keys within 14 days?"))
     assert "keys" in answer.missing
     assert any(note.startswith("not in the quoted text: ") for note in answer.notes)
+
+
+def test_a_question_is_read_as_far_as_a_query_is(service):
+    words = " ".join(f"w{number}" for number in range(30_000))
+    answer = answer_question(service, asking(f"How may customers cancel? {words}"))
+    assert any("query cut from" in stage.note for stage in answer.stages)
+    assert not any("no document mentions" in note for note in answer.notes)

@@ -207,3 +207,10 @@ def test_settings_are_read_again_only_when_something_changed(tmp_path, monkeypat
         assert get_settings().rag_v2.chunk_size == size
     monkeypatch.setenv("IDX_HOME", str(tmp_path / "other"))
     assert get_settings().rag_v2.chunk_size == RAGv2Settings().chunk_size
+
+
+def test_a_section_that_is_no_table_is_refused_without_its_value(monkeypatch):
+    monkeypatch.setenv("IDX_LLM", '["zqsecret"]')
+    with pytest.raises(ConfigError, match="setting llm") as error:
+        load_settings()
+    assert "zqsecret" not in str(error.value)

@@ -19,7 +19,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.schema import meta
-from fakes import WordEncoder, open_qdrant_library, write
+from fakes import WordEncoder, open_library, open_qdrant_library, write
 
 ASK = """
 import json, sys
@@ -119,3 +119,20 @@ def test_one_poisoned_passage_is_reported_and_all_others_are_found(tmp_path, fol
         words = engine.ask("search", {"query": "POISON", "mode": "lexical"})
     assert "bad.md" in str(report)
     assert [hit["path"] for hit in words["results"]] in ([], ["bad.md"])
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+def test_ties_have_the_same_order_after_an_update_as_after_a_new_build(tmp_path, folder, mode):
+    def ask(home):
+        with LocalEngine(open_library(tmp_path / home)) as engine:
+            Indexer(engine.library).build(folder, "notes")
+            found = engine.ask("search", {"query": "kettle", "mode": mode, "top_k": 5})
+            return [(hit["path"], round(hit["score"], 9)) for hit in found["results"]]
+
+    ask("updated")
+    (folder / "same0.md").rename(folder / "zz.md")
+    (folder / "same4.md").write_text("# Kettle\n\nThe kettle!\n", encoding="utf-8")
+    (folder / "same5.md").unlink()
+    found = ask("updated")
+    assert len({score for _, score in found}) == 1
+    assert found == ask("new")

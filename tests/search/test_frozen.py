@@ -8,6 +8,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import catalog.search
+from catalog.core.errors import InputError
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.library.indexing import Indexer
 from catalog.models import packaged
@@ -202,3 +203,11 @@ def test_it_answers_with_the_real_model(indexed):
         assert catalog.search.search("api keys", dataset="notes")[0].path == "keys.md"
     finally:
         catalog.search.close()
+
+
+def test_a_process_that_is_bound_to_a_role_gets_no_answer_of_v1(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    bound = Settings(home=tmp_path / "home", answers={"roles": ["lead: secret"], "role": "lead"})
+    with pytest.raises(InputError, match="v1 does not heed the role 'lead'"):
+        catalog.search.search("bread", dataset="notes", settings=bound)

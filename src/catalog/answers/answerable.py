@@ -29,6 +29,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import CatalogError
+from catalog.core.query import MOST_TYPED
 from catalog.core.settings import RAGv2Settings
 from catalog.core.text import storable
 from catalog.models.model_files import reranker
@@ -55,7 +56,7 @@ _STATEMENTS = 8  # that the cross-encoder reads: more made no difference
 _UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
 # Chosen on 100 questions about 65 files; of 13 so answered of 60 about 61 others, 12 had a right
 # first statement, and so were 6 of 40 that no file answers (docs/evidence/abstention.md).
-_SURE, _COMPARED = 6.0, 2
+_SURE, _COMPARED, _LOOKED_UP = 6.0, 2, 8
 _HOW = re.compile(r"\bhow \w+", re.I)  # many, long, often: no text has to have these
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
@@ -88,10 +89,15 @@ def is_sure(results: SearchResults, candidates: Sequence[Candidate]) -> bool:
 
 
 def find_absent(service: Searcher, search: SearchParams, results: SearchResults) -> list[str]:
-    """Return the words of a question that no document mentions which the search may see."""
+    """Return the words of a question that no document mentions which the search may see.
+
+    At most eight words are looked up, and none of a pasted text.
+    """
+    if len(search.query.split()) > MOST_TYPED:
+        return []
     parts = chain.from_iterable((one.text, one.title, one.path) for one in results)
     absent = []
-    for word in find_missing(search.query, list(parts)):
+    for word in find_missing(search.query, list(parts))[:_LOOKED_UP]:
         asked = replace(search, query=word, mode="lexical", top_k=1, rerank=False)
         found = service.run(asked)
         told = any(f"{word!r} is in no passage searched" in note for note in found.notes)

@@ -35,6 +35,7 @@ from catalog.core.answers import (
 from catalog.core.arguments import takes
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.query import cut_position
 from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
@@ -156,36 +157,37 @@ def _events(
     started = time.perf_counter()
     if llm is None and params.model not in (None, *PROVIDERS):  # it may be mistyped
         llm = choose_llm(service.library, params.model, agent.profile)
-    listing = read_listing(params.question)
+    most = service.parts.rag.max_query_chars  # as the search reads of it, and says
+    asked = params.question[: cut_position(params.question, most)]
+    listing = read_listing(asked)
     if listing is not None and params.docs is None:
         listed = yield from answer_listing(service, params, listing)
         if listed is not None:
             ms = round((time.perf_counter() - started) * 1000, 3)
             yield AnswerEvent("answer", answer=replace(listed, elapsed_ms=ms))
             return
-    search = search_params(params, params.question)
-    results = service.run(search)
+    results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
     answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
-        ranked = rank_candidates(params.question, results.results)
-        candidates = read_candidates(service.parts, params.question, results, ranked)
+        ranked = rank_candidates(asked, results.results)
+        candidates = read_candidates(service.parts, asked, results, ranked)
         conflict = find_conflict(candidates)
         also, is_likely = conflict and conflict[0], is_sure(results, candidates)
         extracted = choose_sentences(
             candidates, settings.answers.sentences, also, is_likely=is_likely
         )
     with stages.run("abstain") as notes:
-        estimate = estimate_answer(service.parts, params.question, results, candidates)
+        estimate = estimate_answer(service.parts, asked, results, candidates)
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     absent, answer = list[str](), replace(answer, confidence=round(estimate, 3))
     if reason is not None:
         answer = replace(answer, abstained=refuse(service, params, results, reason))
     else:
-        absent = find_absent(service, search, results)
+        absent = find_absent(service, search_params(params, asked), results)
         answer = replace(answer, certainty="possible" if absent else "likely")
         written = yield from _write(service, params, answer, stages, llm, agent)
         if isinstance(written, Answer):
@@ -204,11 +206,11 @@ def _events(
             cited = sources.of(extracted)
             answer = replace(answer, sentences=extracted, citations=cited, notes=tuple(notes))
             answer = replace(answer, certainty=certainty)
-    missing = find_missing(params.question, cited_parts(answer)) if answer.citations else ()
+    missing = find_missing(asked, cited_parts(answer)) if answer.citations else ()
     left = ", ".join(word for word in missing if word not in absent)
     notes = [f'no document mentions "{word}"' for word in absent]
     notes += [*results.notes, *answer.notes, *([f"not in the quoted text: {left}"] if left else [])]
-    notes += filter(None, [why_not_counted(params.question)])
+    notes += filter(None, [why_not_counted(asked)])
     whole = replace(
         answer,
         missing=missing,

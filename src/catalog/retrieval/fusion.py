@@ -133,11 +133,6 @@ class FusedHit(NamedTuple):
             if part.source.leg == leg and part.source.origin == "original"
         )
 
-    @property
-    def order(self) -> tuple[float, int, Key]:
-        """The sort key of fused hits; ties are in the order of the best rank in any list."""
-        return -self.score, min([part.rank for part in self.contributions]), self.key
-
 
 @dataclass(frozen=True, slots=True)
 class Balance:

@@ -403,14 +403,18 @@ def find(
         scale, of_all = rag.lexical_weight * rag.original_weight, frozenset(kinds)
         found, passages, selected, done = list[Passage](), list[Passage](), list[Passage](), 0
         while done < len(fused):
-            best = fused[done : max(top_k, 2 * done)]
-            done += len(best)
+            end = max(top_k, 2 * done)
+            while end < len(fused) and fused[end].score == fused[end - 1].score:
+                end += 1
+            best, done = fused[done:end], min(end, len(fused))
             read = load_chunks(connection, dataset, [int(hit.key) for hit in best], damaged=damaged)
             found += [
                 Passage(read[seq], hit.score, hit, by_words if seq in waiting else of_all)
                 for hit in best
                 if (seq := int(hit.key)) in read
             ]
+            # not by row, which tells the order of updates
+            found.sort(key=lambda one: (-one.score, one.chunk.chunk_id))
             passages = found
             if is_preferred:
                 known, loose = parts.known_languages, question.loose

@@ -203,7 +203,7 @@ def prefer_words(
     letters of neither these nor the query loses half of its score: its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, MOST_KEYWORDS), language_of_letters(query)
-    has_name, ordered = any(map(looks_like_name, keywords)), []
+    has_name, ordered = any(map(looks_like_name, keywords)), list[Passage]()
     for passage in passages:
         hit, text = passage.fused, passage.chunk.text
         by_words = hit.originals("lexical")
@@ -223,8 +223,8 @@ def prefer_words(
             score = sum([part.contribution for part in hit.contributions]) + bonus
             hit = hit._replace(score=score, bonus=bonus)
             passage = passage._replace(fused=hit, score=hit.score)
-        ordered.append((hit.order, passage))
-    return [passage for _, passage in sorted(ordered, key=lambda one: one[0])]
+        ordered.append(passage)
+    return sorted(ordered, key=lambda one: (-one.score, one.chunk.chunk_id))
 
 
 def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:

@@ -29,7 +29,8 @@ def search(
 
     Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and
     keeps one service open for each set of them in this process; :func:`close` releases it. See
-    ``SearchService.search`` for the rules. Raises :class:`NoStoreError` where no store is.
+    ``SearchService.search`` for the rules. Raises :class:`NoStoreError` where no store is,
+    and :class:`InputError` in a process that is bound to a role.
 
     Examples:
         >>> from catalog.search import search
@@ -52,11 +53,14 @@ def close() -> None:
 
 
 def _service(settings: Settings | None) -> SearchService:
+    from catalog.core.errors import InputError
     from catalog.core.settings import get_settings
     from catalog.search.service import SearchService
     from catalog.store.database import require_store
 
     chosen = settings or get_settings()
+    if (role := chosen.answers.role) is not None:
+        raise InputError(f"v1 does not heed the role {role!r}, to which this process is bound")
 
     def opened() -> SearchService:
         require_store(chosen)

@@ -161,7 +161,8 @@ def _validate(
             raise ConfigError(_describe_unknown(name, origins)) from None
         field, given = find_field(name), first["input"]
         why = first["msg"].removeprefix("Value error, ")
-        if not isinstance(given, Mapping | BaseModel) and (field is None or field.repr):
+        is_value = first["type"] != "model_type" and not isinstance(given, Mapping | BaseModel)
+        if is_value and (field is None or field.repr):
             why += f", not {_shown(given)}"  # a single value, and no secret
         # without the cause, whose text holds the values of other settings
         raise ConfigError(f"setting {name}: {why}") from None
