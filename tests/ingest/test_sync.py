@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,15 @@ def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
         assert (report.removed, report.documents) == (3, 0)
 
 
+@pytest.mark.parametrize("option", ["include '*.zzz'", "exclude '*'"])
+def test_the_brake_names_the_pattern_that_leaves_the_files_out(tmp_path, notes, option):
+    name, pattern = option.replace("'", "").split()
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        with pytest.raises(MassDeletionError, match=re.escape(f"left out by {option}, or gone")):
+            Indexer(library).build(notes, "notes", **{name: (pattern,)})
+
+
 def test_another_folder_does_not_replace_a_dataset_unless_that_is_allowed(tmp_path, notes):
     other = tmp_path / "other"
     write(other, **{f"p{number}_dot_md": "A page of minutes." for number in range(40)})
@@ -408,6 +418,7 @@ def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(notes, "notes", include=("*",), exclude=patterns)
         assert report.notes == ("exclude '*.cvs' matched nothing",)
+        assert Indexer(library).build(notes, "inside", exclude=("guides/*",)).notes == ()
 
 
 def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(tmp_path):

@@ -44,7 +44,7 @@ class Glob:
     def matches(self, path: str) -> bool:
         """Return whether the pattern matches the path, or a folder above it."""
         names = path.split("/")
-        return bool(self._ends(names[:-1] if self._of_folder else names))
+        return bool(self._ends(names[:-1] if self._of_folder or not names[-1] else names))
 
     def names(self, path: str) -> bool:
         """Return whether the pattern matches the path itself; a folder's path ends with a slash."""

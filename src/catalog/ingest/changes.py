@@ -181,9 +181,9 @@ class FolderChanges:
     def check_deletions(self, max_missing_fraction: float) -> None:
         """Raise ``MassDeletionError`` if all files vanished, many and most, or a former folder."""
         stored, dataset = self.stored, self.stored.dataset
-        vanished = (file for file in self.vanished if file not in self.listing.beside)
-        gone = sum(map(bool, map(stored.paths_of, vanished)))
-        if not gone or self._allows_deletions:
+        documents = (file for file in self.vanished if file not in self.listing.beside)
+        vanished = list(filter(stored.paths_of, documents))
+        if not (gone := len(vanished)) or self._allows_deletions:
             return
         indexed = sum(map(bool, map(stored.paths_of, stored.entries)))
         if stored.root and stored.root != str(self.top):
@@ -195,9 +195,13 @@ class FolderChanges:
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
         is_all = gone == indexed and self._listed <= stored.entries.keys()
         if is_most or is_all:
+            rules, missing = self.listing.patterns.items(), f"gone from {self.top}"
+            for one, rule in rules:  # a file is left out if this differs from what is wanted
+                if any(rule.match(file) != one.startswith("include") for file in vanished):
+                    missing = f"left out by {one}, or {missing}"
             raise MassDeletionError(
-                f"{gone} of {indexed} indexed files are gone from {self.top}; if this is correct, "
-                "run again with --allow-deletions"
+                f"{gone} of {indexed} indexed files are {missing}; if this is correct, run again "
+                "with --allow-deletions"
             )
 
     def reason_to_read(self, file: SourceFile) -> str | None:
@@ -267,8 +271,7 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
         return named
     if file.mtime_ns >= LATEST_NS:  # no date to believe
         return None
-    moment = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, tz=UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(file.mtime_ns // 10**9, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +325,5 @@ def preview_sync(
             named = kept if entry.state == "kept" else remarks
             outcome = "indexed" if entry.documents else "not indexed"
             named.append(Failure(file.path, entry.reason or "", outcome))
-    gone, told_of = tuple(changes.vanished), tuple(remarks)
-    files = tuple(added), tuple(changed), gone, tuple(kept), told_of
+    files = tuple(added), tuple(changed), tuple(changes.vanished), tuple(kept), tuple(remarks)
     return SyncPreview(changes.stored.dataset, str(changes.top), *files, unchanged, stopped)

@@ -63,8 +63,8 @@ class Listing:
 
     ``mounts`` are the folders where a drive is mounted, ``left_out`` those that patterns or ignore
     rules exclude. ``beside`` are the sidecars by path, whatever these say; a misnamed one is
-    ``None``. ``links`` has the paths to which listed symlinks lead; ``unmatched`` names the
-    patterns that matched nothing.
+    ``None``. ``links`` has the paths to which listed symlinks lead. ``patterns`` are the included
+    and the excluded ones by what names them; ``unmatched`` names those that matched nothing.
     """
 
     top: Path
@@ -74,6 +74,7 @@ class Listing:
     left_out: set[str] = field(default_factory=set)
     beside: dict[str, Path | None] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    patterns: dict[str, GlobRules] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
 
 
@@ -94,12 +95,12 @@ def discover(
     Raises ``SourceError`` if ``root`` is neither file nor folder or cannot be listed, and
     ``InputError`` for an invalid pattern.
     """
-    named, included = _printable(str(root)), include and GlobRules.compile(map(nfc, include))
+    named, included = _printable(str(root)), GlobRules.compile(map(nfc, include))
     excluded = GlobRules.compile(map(nfc, exclude))
     try:
         top = Path(root).resolve(strict=True)
         info = top.stat()
-        walk = _Walk(Listing(top), included or None, excluded, limits)
+        walk = _Walk(Listing(top), included if include else None, excluded, limits)
         if stat.S_ISREG(info.st_mode):
             walk.list_file(info)
             return walk.listing()
@@ -109,9 +110,10 @@ def discover(
         raise SourceError(f"{named} cannot be used: {error}") from error
     if not stat.S_ISDIR(info.st_mode):
         raise SourceError(f"{named} is a {file_kind(info.st_mode)}: name a file or folder")
-    for option, patterns in (("include", include), ("exclude", exclude)):
-        rules = {f"{option} {pattern!r}": GlobRules.compile([nfc(pattern)]) for pattern in patterns}
-        walk.unmatched |= rules
+    for option, patterns, rules in (("in", include, included), ("ex", exclude, excluded)):
+        each = {f"{option}clude {one!r}": GlobRules.compile([nfc(one)]) for one in patterns}
+        walk.unmatched |= each
+        walk.found.patterns.update({", ".join(each): rules} if each else {})
     walk.list_folder()
     return walk.listing()
 
@@ -157,8 +159,7 @@ class _Walk:
         for path, absolute, info in self.files:
             name = path if nfc(path) in files else nfc(path)
             mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
-            above = folders_above(name) if self.found.mounts else ()
-            mount = next((folder for folder in above if folder in self.found.mounts), None)
+            mount = next(filter(self.found.mounts.__contains__, folders_above(name)), None)
             inode = info.st_ino & LATEST_NS
             files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, mount, ctime_ns, inode)
         listed = tuple(files[name] for name in sorted(files))

@@ -216,8 +216,7 @@ class SyncRun:
         new = {file.path: file for file in files if file.path not in self._files_begun}
         begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
         deprived = self._changes.deprived - self._files_deprived
-        entries = self._stored.entries
-        begun += [replace(entries[file], state="partial") for file in sorted(deprived)]
+        begun += [replace(self._stored.entries[file], state="partial") for file in sorted(deprived)]
         if begun:
             with self._database.write() as connection:
                 manifest.record(connection, self._dataset, *begun)
