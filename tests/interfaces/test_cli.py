@@ -132,6 +132,11 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
     _, out, _ = catalog("config")
     assert "IDX_RAG_V2__RRF_K = 17  [environment]" in out
     assert "s3cret" not in out
+    assert "IDX_SERVE__ROLE_TOKENS = []  [default]" in out
+    monkeypatch.setenv("IDX_ANSWERS__ROLES", "employee: public; lead: secrets")
+    monkeypatch.setenv("IDX_ANSWERS__ROLE", "employee")
+    for form in ([], ["--json"]):  # the other roles are not for this one to know
+        assert "secrets" not in catalog("config", *form)[1]
 
 
 NOT_SEARCHED_WITH = [

@@ -38,12 +38,12 @@ def test_a_sound_set_is_counted_and_passes(catalog, file):
             "query": "rotate",
             "difficulty": "easy",
             "kind": "exact",
-            "expected": [{"path": "keys.md"}, {"path": "bread.txt", "grade": 0}],
+            "expected": [{"path": "keys.md", "grade": 9}, {"path": "bread.txt", "grade": 0}],
         },
         {"id": "q2", "query": "the moon", "difficulty": "hard", "kind": "unanswerable"},
     )
     code, out, err = catalog("check", file, "--dataset", "notes")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "note: q1: grade 9 of 'keys.md'; the scale is 0 to 3\n")
     assert out.splitlines() == [
         "set: 2 queries, 1 of them unanswerable, 1 answers, 2 judged documents",
         "  difficulty: 1 easy, 0 medium, 1 hard, 0 fusion",

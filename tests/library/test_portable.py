@@ -523,23 +523,21 @@ def test_a_hostile_line_is_named_and_nothing_of_its_document_is_taken(
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("raw", "why"),
     [
-        b"\xff\xfe",
-        b"{",
-        b"[" * 99_999,
-        b'{"kind": "header"}',
-        b'{"kind": "x"}',
-        b"null",
-        b"",
-        b"\n",
+        *[(raw, "") for raw in (b"\xff\xfe", b"[" * 99_999, b'{"kind": "header"}', b"null", b"\n")],
+        (b"", ""),
+        (b"{", "export' writes: Invalid JSON: "),
+        (b'{"id": 1}', "writes: it has no 'kind' of those"),
+        (b'{"kind": "x"}', "writes: it has no 'kind' of those"),
     ],
 )
-def test_what_is_no_line_at_all_is_an_error(opened, tmp_path, raw):
+def test_what_is_no_line_at_all_is_an_error(opened, tmp_path, raw, why):
     file = tmp_path / "broken.jsonl"
     file.write_bytes(raw)
-    with pytest.raises(InputError, match=r"broken.jsonl, line 1: |header"):
+    with pytest.raises(InputError, match=r"broken.jsonl, line 1: |header") as refused:
         import_chunks(opened(), file)
+    assert why in str(refused.value)
     with pytest.raises(SourceError, match=r"nothing\.jsonl"):
         import_chunks(opened(), tmp_path / "nothing.jsonl")
 

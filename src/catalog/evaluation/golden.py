@@ -10,7 +10,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
@@ -75,11 +75,19 @@ class Span(_Frozen):
         return self
 
 
+Grade = Annotated[
+    int,
+    Field(ge=0, le=MAX_GRADE),
+    BeforeValidator(lambda value: str(value).lower() if isinstance(value, bool) else value),
+]
+"""From 0 to 3, as ``golden check`` notes; other collections' grades go further."""
+
+
 class Expected(_Frozen):
     """One judged document; grade 0 means that it was looked at and does not answer."""
 
     path: str = Field(min_length=1)
-    grade: int = Field(1, ge=0, le=MAX_GRADE)
+    grade: Grade = 1
     span: Span | None = None
 
 
@@ -108,7 +116,7 @@ class Judgement(_Frozen):
     """
 
     path: str = Field(min_length=1)
-    grade: int = Field(ge=0, le=MAX_GRADE)
+    grade: Grade
     span: Span | None = None
     by: Person
     at: Time

@@ -166,7 +166,9 @@ def _parse(raw: bytes) -> _AnyLine:
         return _LINE.validate_json(form)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        if first["type"].startswith("union_tag"):
+            why = "it has no 'kind' of those that export writes"
         raise InputError(f"it is not a line that 'catalog export' writes: {why}") from None
 
 

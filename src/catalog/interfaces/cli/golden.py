@@ -20,9 +20,10 @@ from catalog.interfaces.cli.options import (
     command,
     open_library,
     require_folder_of,
+    settings_for,
     store_options,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, say
+from catalog.interfaces.cli.output import TerminalProgress, complain, note, say
 
 if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 judge_app = typer.Typer(help="Show the judgements of people.", no_args_is_help=True)
 GoldenFile = Annotated[Path, Argument(help="Labelled queries, JSON Lines.")]
+_MOST = 3  # grade of a document that is about exactly what was asked
 EXAMPLE = "book"  # dataset and preset of the example
 
 
@@ -51,7 +53,11 @@ def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = Non
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.summary import golden_lines
 
+    settings_for(context)  # refuses a bound process
     golden = read_golden(file)
+    high = [(one.id, it) for one in golden for it in one.expected if it.grade > _MOST]
+    for query, label in high:
+        note(f"note: {query}: grade {label.grade} of {label.path!r}; the scale is 0 to {_MOST}\n")
     problems = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
     if dataset is not None:
         with open_library(context) as library:
@@ -158,7 +164,7 @@ def _fit_answers(
 
 @judge_app.command("stats")
 @command
-def stats(file: GoldenFile) -> Printed:
+def stats(context: typer.Context, file: GoldenFile) -> Printed:
     """Show which search people prefer, whether that is decided, and how far people agree.
 
     You may look after every choice: the chance of a wrong decision is at most 5 % in all.
@@ -170,6 +176,7 @@ def stats(file: GoldenFile) -> Printed:
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.judging import find_conflicts, measure_agreement, preference_tests
 
+    settings_for(context)  # refuses a bound process
     golden = read_golden(file)
     tests, agreements = preference_tests(golden), measure_agreement(golden.queries)
     conflicts = [(one.query.id, one.path, one.grades) for one in find_conflicts(golden)]

@@ -66,7 +66,8 @@ def config(context: typer.Context) -> Printed:
     rows, lines = list[dict[str, Any]](), list[str]()
     for name, value in values.items():
         field, variable, origin = find_field(name), variable_of(name), loaded.origins.get(name)
-        if value is not None and not field.repr:
+        is_hidden = name == "answers.roles" and loaded.settings.answers.role is not None
+        if value and (is_hidden or not field.repr):  # of roles, their names and levels
             value = SECRET
         elif isinstance(value, str) and ("://" in value or name.endswith("url")):
             value = _public(value)
