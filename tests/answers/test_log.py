@@ -334,6 +334,7 @@ def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     assert "passage     " in catalog_logs("show", "1")
     assert json.loads(catalog_logs("show", "1", "--json"))["query"] == CANCEL
     assert "not answered   50.0% of questions" in catalog_logs("stats", "--since", "1h")
+    assert "such as 24h or 7d" in catalog_logs("stats", "--since", "7x", code=1)
     assert json.loads(catalog_logs("stats", "--json"))["entries"] == 2
     assert catalog_logs("clear", "--before", "1d") == "0 dropped\n"
     assert catalog_logs("clear") == "2 dropped\n"

@@ -45,7 +45,7 @@ def test_a_sound_set_is_counted_and_passes(catalog, file):
     code, out, err = catalog("check", file, "--dataset", "notes")
     assert (code, err) == (0, "note: q1: grade 9 of 'keys.md'; the scale is 0 to 3\n")
     assert out.splitlines() == [
-        "set: 2 queries, 1 of them unanswerable, 1 answers, 2 judged documents",
+        "set: 2 queries, 1 of them unanswerable, 1 answer, 2 judged documents",
         "  difficulty: 1 easy, 0 medium, 1 hard, 0 fusion",
         "  kind: 0 semantic, 1 exact, 0 metadata, 0 temporal, 0 filtered, 1 unanswerable",
     ]

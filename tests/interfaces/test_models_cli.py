@@ -55,7 +55,7 @@ def test_check_fails_only_for_a_missing_model_that_is_in_use(catalog, package, m
         file.unlink()
     code, out, _ = catalog("models", "check")
     assert code == 1
-    assert "made/up: the model made/up is not installed, and cannot be downloaded here" in out
+    assert "\nthe model made/up is not installed, and cannot be downloaded here" in out
     assert "pip install -c constraints.txt '.[made-up]'" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(make_folder(package.parents[1] / "mine")))
     assert catalog("models", "check")[0] == 0
@@ -83,7 +83,7 @@ def test_a_broken_folder_is_listed_with_what_it_lacks(catalog, package, monkeypa
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(folder))
     code, out, _ = catalog("models", "list")
     assert code == 0
-    assert f"{folder}: the folder {folder} holds no tokenizer.json" in out
+    assert f"\nthe folder {folder} holds no tokenizer.json" in out
     folder = make_folder(package.parents[1] / "static", "model.safetensors")
     monkeypatch.setenv("IDX_EMBEDDING__PROVIDER", "static")
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(folder))

@@ -79,6 +79,7 @@ def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
         with pytest.raises(EmbeddingMismatchError) as of_no_preset:
             Indexer(library).update("soup")
         assert "--preset" not in str(of_no_preset.value)
+        assert "IDX_EMBEDDING__MODEL" in check(library, "model").fix
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def golden_lines(golden: GoldenSet) -> Iterator[str]:
     yield (
         f"{golden.name}: {counted(len(golden), 'query')}, "
         f"{len(golden.unanswerable)} of them unanswerable, "
-        f"{sum(len(query.relevant) for query in golden)} answers, "
+        f"{counted(sum(len(query.relevant) for query in golden), 'answer')}, "
         f"{sum(len(query.expected) for query in golden)} judged documents"
     )
     difficulties = Counter(query.difficulty for query in golden)

@@ -204,7 +204,7 @@ def _check(name: str, examine: Callable[[], object], fix: str, place: Path) -> C
             case ConfigError() | EngineBlockedError():
                 fix = f"solve this first, then {fix.removesuffix(' --reread')}"
             case EmbeddingMismatchError():
-                fix = "set the model that the store has; the message says how"
+                fix = "set IDX_EMBEDDING__MODEL, or IDX_PRESET, to the model that the store has"
             case EngineUnreachableError():
                 fix = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
         fix = remedy(errno_of(error), place) or fix

@@ -465,6 +465,8 @@ def test_a_role_may_not_compare_since_other_searches_know_no_roles(client, team,
     with asked_as("guest"):
         read = client.get(path, params={**PAIR, "q": "secret"})
         written = client.post(path, data=data, headers=ORIGIN)
+        assert not re.search("Compare</a>|Golden sets</a>|Runs</a>", client.get("/").text)
+    assert "Compare</a>" in client.get("/").text
     assert (read.status_code, written.status_code) == (400, 400)
     assert "keys.md" not in read.text
     assert len(compared.CALLS) == before

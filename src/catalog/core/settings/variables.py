@@ -60,6 +60,7 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise an error for a variable whose name resembles a setting's, or extends one."""
     known = _known_variables(prefix, model)
+    short = {prefix + name.rpartition("__")[2]: name for name in known}  # without its section
     sections = {name.rpartition("__")[0] for name in known} - {""}
     ours = (CONFIG, *(f"{name}_" for name in sections), *(f"{name}__" for name in known))
     for variable in os.environ:
@@ -68,12 +69,11 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
             if variable != name:  # pydantic would read it, other parts would not
                 raise ConfigError(f"{variable} must be in capitals: {name}")
         elif variable.startswith(prefix):
-            near = get_close_matches(name, sorted(known), 1, _LIKE)
+            near = get_close_matches(name, sorted(known | short.keys()), 1, _LIKE)
             if near or name.startswith(ours):
-                meant = f"did you mean {near[0]}? " if near else ""
-                raise ConfigError(
-                    f"{variable} is not a setting; {meant}unset it; catalog config lists all"
-                )
+                meant = f"did you mean {short.get(near[0], near[0])}? " if near else ""
+                why = f"is not a setting; {meant}unset it; catalog config lists all"
+                raise ConfigError(f"{variable} {why}")
 
 
 @cache

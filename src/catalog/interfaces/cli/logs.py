@@ -122,11 +122,16 @@ def clear_log(
 
 def _moment(option: str, value: str | None) -> float:
     """Return the seconds since 1970 that an option names, 0 for none; a span is one until now."""
+    from catalog.core.errors import InputError
+
     if value is None:
         return 0.0
     if span := _SPAN.fullmatch(value.strip()):
         return time.time() - int(span[1]) * _SECONDS[span[2]]
-    moment = read_bound(option, value)
+    try:
+        moment = read_bound(option, value)
+    except InputError as error:
+        raise InputError(f"{error}; or a span until now, such as 24h or 7d") from None
     return 0.0 if moment is None else seconds_since_epoch(moment)
 
 
