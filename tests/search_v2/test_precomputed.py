@@ -387,7 +387,7 @@ def test_it_is_a_llama_index_retriever(fixture_embeddings_small: Path, fixture_q
     nodes = PrecomputedRetriever(semantic, Provider(fixture_query_vector)).retrieve("what?")
     assert [node.node_id for node in nodes] == found(semantic.retrieve(fixture_query_vector))
     assert nodes[0].node.metadata["tags"] == ["python", "best-practices"]
-    given = QueryBundle("what?", embedding=[float(x) for x in fixture_query_vector])
+    given = QueryBundle("", embedding=[float(x) for x in fixture_query_vector])
     assert PrecomputedRetriever(semantic).retrieve(given)[0].score == nodes[0].score
     with pytest.raises(QueryError, match="provider"):
         PrecomputedRetriever(semantic).retrieve("what?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from catalog.core.errors import ConfigError, InputError, StoreError
 from catalog.core.params import Profile
@@ -154,6 +154,11 @@ class Library:
             shown = known if every.is_all else sorted(every.datasets())
             raise unknown_dataset(missing[0] if missing else None, shown)
         return (own[0] if len(own) == 1 else tuple(own)), seen
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a service holds the store of its process and cannot be pickled: leave service out"
+        )
 
     def close(self) -> None:
         """Release indexes, locks and connections; safe to call twice, and in a forked child."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import chain, zip_longest
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 from catalog.core.arguments import takes_self
-from catalog.core.errors import CatalogError, InputError, QueryError
+from catalog.core.errors import CatalogError, QueryError
 from catalog.core.params import Mode, SearchParams
 from catalog.core.query import SubQuery
 from catalog.core.results import SearchResults
@@ -135,9 +135,6 @@ class Searcher:
         """Close the library."""
         self.parts.close()
 
-    def __reduce__(self) -> NoReturn:
-        raise InputError("a service is of its process and cannot be pickled: leave service out")
-
 
 class Found(NamedTuple):
     """The passages of an answer, and how they were found.
@@ -163,9 +160,8 @@ def find_passages(
 ) -> Found:
     """Find the passages of a search; without ``is_refined``, the candidates for them.
 
-    With ``is_filled`` documents give more than their share if there are not enough passages. A
-    ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
-    params is ignored.
+    With ``is_filled`` documents give more than their share if there are too few. A ``question`` may
+    have an embedding, or texts to embed, instead of the query's. An agent in the params is ignored.
     """
     stages = StageLog(strict=params.strict, on_stage=parts.on_stage)
     request = replace(read_request(params, parts, stages), is_filled=is_filled)

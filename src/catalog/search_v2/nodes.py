@@ -34,7 +34,8 @@ from catalog.retrieval.shared import shared_service
 from catalog.retrieval.snippets import Passage
 from catalog.store import Database
 from catalog.store.chunks import find_neighbours, load_chunks
-from catalog.store.restriction import Restriction, list_seqs
+from catalog.store.derived import live_seqs
+from catalog.store.restriction import Restriction, allowed_seqs
 from catalog.store.vectors.flat import read_windows
 
 if TYPE_CHECKING:
@@ -245,8 +246,11 @@ def read_nodes(
     """
     database = service.library.database
     names, seen = service.library.seen_datasets(None, dataset)
+    restriction = Restriction(names, seen)
     with database.read() as connection:
-        seqs = [*list_seqs(connection, Restriction(names, seen))]
+        allowed = allowed_seqs(connection, restriction)
+        whole = (live_seqs(connection, one) for one in restriction.datasets)
+        seqs = [seq for one in (whole if allowed is None else [allowed]) for seq in one.tolist()]
     for start in range(0, len(seqs), _AT_ONCE):
         with database.snapshot(), database.read() as connection:
             found = load_chunks(connection, names, seqs[start : start + _AT_ONCE])

@@ -327,6 +327,9 @@ class PrecomputedRetriever(StoreRetriever):
         self._semantic, self._provider, self._config = semantic, provider, config
         super().__init__(callback_manager)
 
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return (self._find if query_bundle.embedding else super()._retrieve)(query_bundle)
+
     def _find(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         embedding: Any = query_bundle.embedding
         if embedding is None:

@@ -159,16 +159,11 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
     key = connection.engine.url.database, stamps, restriction, repr(restriction.filter)
     seqs = _SEQS.get(key)
     if seqs is None:
-        seqs = np.fromiter(list_seqs(connection, restriction), dtype=np.int64)
+        query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
+        seqs = np.fromiter(connection.scalars(query), dtype=np.int64)
         seqs.flags.writeable = False
         _SEQS.put(key, seqs)
     return seqs
-
-
-def list_seqs(connection: Connection, restriction: Restriction) -> Iterable[int]:
-    """Read the ascending row numbers of all chunks that may answer."""
-    query = select(chunks.c.seq).where(restriction.clause()).order_by(chunks.c.seq)
-    return connection.scalars(query)
 
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
