@@ -97,7 +97,7 @@ def test_every_part_is_imported_from_one_place():
     assert set(search_v2.__all__) <= set(dir(search_v2))
     # type checkers read the same names of the same modules
     tree = ast.parse(Path(search_v2.__file__).read_text(encoding="utf-8"))
-    [typed] = [node for node in tree.body if isinstance(node, ast.If)]
+    typed, _ = (node for node in tree.body if isinstance(node, ast.If))
     told = {alias.name: f"{one.module}" for one in typed.body for alias in one.names}
     assert told.pop("SearchResults") == "catalog.core.results"
     assert told == search_v2._MODULE_OF

@@ -5,7 +5,6 @@ document from them. Every LlamaIndex part can also be imported from here and is 
 ``from catalog.search_v2 import CatalogRetriever``.
 """
 
-# ruff: noqa: F401
 from __future__ import annotations
 
 import sys
@@ -17,47 +16,41 @@ from catalog.core.arguments import takes
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
 from catalog.embedding import model as embedding_model
-from catalog.retrieval.shared import close, shared_service
+from catalog.retrieval.shared import close as close
+from catalog.retrieval.shared import shared_service
 
-if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES
-    from catalog.answers.answering import ask
-    from catalog.answers.generating import generate
+if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by their alias
+    from catalog.answers.answering import ask as ask
+    from catalog.answers.generating import generate as generate
     from catalog.core.results import SearchResults
-    from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
-    from catalog.search_v2.ingestion import (
-        CachedEmbedding,
-        ChunkSplitter,
-        EmbeddingPrefixTransform,
-        IngestionPipelineBuilderV2,
-    )
+    from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
+    from catalog.search_v2.collections import CollectionSearch as CollectionSearch
+    from catalog.search_v2.ingestion import CachedEmbedding as CachedEmbedding
+    from catalog.search_v2.ingestion import ChunkSplitter as ChunkSplitter
+    from catalog.search_v2.ingestion import EmbeddingPrefixTransform as EmbeddingPrefixTransform
+    from catalog.search_v2.ingestion import IngestionPipelineBuilderV2 as IngestionPipelineBuilderV2
     from catalog.search_v2.ingestion_storing import (
-        ChunkPersistenceTransform,
-        IngestionReport,
-        PersistenceTransform,
+        ChunkPersistenceTransform as ChunkPersistenceTransform,
     )
-    from catalog.search_v2.nodes import docstore
-    from catalog.search_v2.postprocessors import (
-        DistinctText,
-        KeywordChunkSelector,
-        MaxChunksPerDocument,
-        RerankPostprocessor,
-        TemporalExpansion,
-        TokenBudget,
-    )
-    from catalog.search_v2.query_engine import (
-        AnswerQueryEngine,
-        CitedSentences,
-        QueryEngineBuilderV2,
-    )
-    from catalog.search_v2.retrievers import (
-        CatalogRetriever,
-        DatasetRetriever,
-        DatasetVectorStore,
-        HybridRetrieverFactoryV2,
-        PrecomputedRetriever,
-        QueryExpansionRetrieverV2,
-    )
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.search_v2.ingestion_storing import IngestionReport as IngestionReport
+    from catalog.search_v2.ingestion_storing import PersistenceTransform as PersistenceTransform
+    from catalog.search_v2.nodes import docstore as docstore
+    from catalog.search_v2.postprocessors import DistinctText as DistinctText
+    from catalog.search_v2.postprocessors import KeywordChunkSelector as KeywordChunkSelector
+    from catalog.search_v2.postprocessors import MaxChunksPerDocument as MaxChunksPerDocument
+    from catalog.search_v2.postprocessors import RerankPostprocessor as RerankPostprocessor
+    from catalog.search_v2.postprocessors import TemporalExpansion as TemporalExpansion
+    from catalog.search_v2.postprocessors import TokenBudget as TokenBudget
+    from catalog.search_v2.query_engine import AnswerQueryEngine as AnswerQueryEngine
+    from catalog.search_v2.query_engine import CitedSentences as CitedSentences
+    from catalog.search_v2.query_engine import QueryEngineBuilderV2 as QueryEngineBuilderV2
+    from catalog.search_v2.retrievers import CatalogRetriever as CatalogRetriever
+    from catalog.search_v2.retrievers import DatasetRetriever as DatasetRetriever
+    from catalog.search_v2.retrievers import DatasetVectorStore as DatasetVectorStore
+    from catalog.search_v2.retrievers import HybridRetrieverFactoryV2 as HybridRetrieverFactoryV2
+    from catalog.search_v2.retrievers import PrecomputedRetriever as PrecomputedRetriever
+    from catalog.search_v2.retrievers import QueryExpansionRetrieverV2 as QueryExpansionRetrieverV2
+    from catalog.search_v2.service import SearchServiceV2 as SearchServiceV2
 
 _NAMES = {
     "answers.answering": "ask",
@@ -75,7 +68,8 @@ _NAMES = {
     "search_v2.service": "SearchServiceV2",
 }
 _MODULE_OF = {name: f"catalog.{at}" for at, names in _NAMES.items() for name in names.split()}
-__all__ = [*sorted(_MODULE_OF), "close", "search"]
+if not TYPE_CHECKING:  # which would take the list as all that there is
+    __all__ = [*sorted(_MODULE_OF), "close", "search"]
 
 
 @takes(SearchParams)
@@ -118,4 +112,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List all names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULE_OF})
