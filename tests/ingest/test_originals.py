@@ -16,6 +16,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import open_library, write
+from tables import table
 
 SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
 BLANK_PDF = """%PDF-1.4
@@ -70,19 +71,7 @@ def write_pdf(path, text, level=""):
     writer.write(path)
 
 
-@pytest.mark.parametrize(
-    ("original", "conversion", "file_type"),
-    [
-        ("scan.pdf", ".converted/scan.md", "pdf"),
-        ("papers/scan.pdf", ".converted/papers/scan.md", "pdf"),
-        ("papers/scan.pdf", "papers/.converted/scan.md", "pdf"),
-        ("papers/scan.pdf", ".converted/papers/scan.pdf.md", "pdf"),
-        ("scan.html", "scan.html.md", "html"),
-        ("photo.png", "photo.png.md", "image"),
-        ("photo.png", ".converted/photo.md", "image"),
-        ("talk.mp4", ".converted/talk.md", "video"),
-    ],
-)
+@table("original, conversion, file_type")
 def test_what_a_converter_made_answers_for_the_file_it_was_made_of(
     library, folder, original, conversion, file_type
 ):

@@ -14,6 +14,7 @@ from catalog.interfaces.cli.folder_watch import FolderWatch, follow
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
+from tables import table
 
 
 def test_what_changes_while_texts_are_embedded_is_found_by_words_before_the_rest_is(
@@ -151,20 +152,7 @@ def test_a_single_file_is_watched_by_its_folder_so_that_another_may_take_its_pla
     assert script.watched == [(tmp_path.name, False)]
 
 
-@pytest.mark.parametrize(
-    ("path", "is_read"),
-    [
-        ("b/c.md", True),
-        (".converted/c.md", True),
-        ("c.md~", True),
-        (".gitignore", True),
-        ("b/.catalog.yaml", True),
-        ("b/.c.md.meta.yaml", True),
-        (".git/index", False),
-        ("b/.c.md.swp", False),
-        ("node_modules/c.md", False),
-    ],
-)
+@table("path, is_read")
 def test_what_may_be_read_wakes_the_watch_though_the_folder_lies_in_a_hidden_one(
     tmp_path, monkeypatch, path, is_read
 ):

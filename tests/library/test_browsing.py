@@ -279,25 +279,7 @@ def test_changes_of_another_process_are_seen_at_once(own_listing, tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"limit": 0},
-        {"limit": 1001},
-        {"limit": True},
-        {"limit": "5"},
-        {"offset": -1},
-        {"offset": 10_000_001},
-        {"sort": "newest"},
-        {"after": "yesterday"},
-        {"before": ""},
-        {"after": 2024},
-        {"after": "2024-02-30"},
-        {"before": "2024-13"},
-        {"tags": "ops"},
-        {"query": 7},
-    ],
-)
+@table("bad")
 def test_a_bad_argument_is_an_input_error(listing, bad):
     with pytest.raises(InputError):
         listing.query(**{"dataset": "notes", **bad})

@@ -31,20 +31,7 @@ def test_a_value_that_no_document_has_is_refused(listing, asked, told):
     assert told in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        "tag!=nothing",
-        {"tags": ["ops", "nothing"]},
-        {"tags": []},
-        {"tags": {"nin": ["nothing"]}},
-        ["tag=ops", "tag=Animals"],
-        {"tags": {"all": ["ops", "Animals"]}},
-        "confidentiality=3",
-        "path=nothing.md",
-        "title=nothing",
-    ],
-)
+@table("filters", list)
 def test_what_can_be_fulfilled_or_names_no_value_of_few_is_answered(listing, filters):
     listing.query(dataset="notes", filters=filters)
 

@@ -8,6 +8,7 @@ from llama_index.core.llms import MockLLM
 from catalog.core.errors import ConfigError
 from catalog.core.settings import LLMSettings
 from catalog.llm import get_llm
+from tables import table
 
 READY = MockLLM(max_tokens=7)
 
@@ -80,19 +81,7 @@ def test_a_dotted_path_to_a_class_makes_one_of_it(here):
     assert isinstance(get_llm(LLMSettings(provider="their_models:MockLLM")).given, MockLLM)
 
 
-@pytest.mark.parametrize(
-    ("provider", "reason"),
-    [
-        ("opanai", "providers: none, openai, ollama, module:function"),
-        ("their_models:make_nothing", "returns a str"),
-        ("their_models:demand", "url"),
-        ("their_models:crash", "no licence"),
-        ("their_models:later", "not a LlamaIndex LLM or a LanguageModel"),
-        ("their_models:absent", "absent"),
-        ("their_models:", "their_models:"),
-        ("no_such_module_anywhere:make", "no_such_module_anywhere"),
-    ],
-)
+@table("provider, reason")
 def test_a_provider_that_gives_no_model_is_one_clear_error(here, provider, reason):
     with pytest.raises(ConfigError) as raised:
         get_llm(LLMSettings(provider=provider))

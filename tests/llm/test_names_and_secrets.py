@@ -12,23 +12,10 @@ from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.options import StoreOptions, logged_settings
 from fakes import open_library
+from tables import table
 
 
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("http://user:pw@host:8080/v1?a=b", "http://host:8080/v1?a=b"),
-        ("http://token@host/v1", "http://host/v1"),
-        ("redis://:pw@host", "redis://host"),
-        ("http://user:p@w@host/v1", "http://host/v1"),
-        ("postgresql://user:p/w#1@host/db", "postgresql://host/db"),
-        ("http://host/a@b", "http://host/a@b"),
-        ("http://host:8080/v1", "http://host:8080/v1"),
-        ("someone@example.org", "someone@example.org"),
-        ("package.module:function", "package.module:function"),
-        ("sqlite:///home/x.db", "sqlite:///home/x.db"),
-    ],
-)
+@table("address, public")
 def test_user_and_password_are_left_out_of_an_address(address, public):
     assert strip_userinfo(address) == public
 

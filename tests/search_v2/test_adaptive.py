@@ -19,6 +19,7 @@ from catalog.retrieval.fusion import (
     rarity_of,
 )
 from catalog.store.restriction import FLAT, Spread
+from tables import table
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
 BALANCE = Balance(base=0.6)
@@ -146,24 +147,7 @@ def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
     assert after["y"] == pytest.approx(0.5 * 0.1 * 0.5)
 
 
-@pytest.mark.parametrize(
-    ("passages", "holding", "rarity"),
-    [
-        # idf(1) of 500 is ln(501 / 1.5) = 5.8111, and idf(3) = ln(501 / 3.5) = 4.9638:
-        # (4.9638 / 5.8111 - .8) / .2 = .2710; idf(5) = 4.5118 is less than .8 of idf(1)
-        (500, 1, 1.0),
-        (500, 3, 0.2710),
-        (500, 4, 0.0547),
-        (500, 5, 0.0),
-        (500, 500, 0.0),
-        # idf(1) = ln(50,001 / 1.5) = 10.4143, idf(11) = ln(50,001 / 11.5) = 8.3774
-        (50_000, 11, 0.0221),
-        (50_000, 12, 0.0),
-        (1, 1, 1.0),
-        (500, 0, 0.0),
-        (0, 0, 0.0),
-    ],
-)
+@table("passages, holding, rarity")
 def test_the_rarity_of_a_word_falls_from_1_in_one_passage_to_0_at_four_fifths_of_its_idf(
     passages, holding, rarity
 ):

@@ -1,9 +1,8 @@
 """The seed's output, to the letter: numbered, cited, whole where it fits."""
 
-import pytest
-
 from catalog.core.results import Evidence, EvidenceLine, ResultLocator, SearchResult
 from catalog.interfaces.tools import TOOLS
+from tables import table
 
 ABOUT = {
     "rank": 1, "score": 1.0, "dataset": "vault", "path": "my_paper.pdf",
@@ -77,21 +76,7 @@ def test_shared_evidence_is_told_once():
     assert text.split("\n\n")[1].startswith(head)
 
 
-@pytest.mark.parametrize(
-    ("where", "place"),
-    [
-        ({"line_start": 7, "line_end": 7}, "line 7"),
-        ({"page": 3, "page_end": 3}, "page 3"),
-        ({"page": 6, "page_end": 7}, "pages 6–7"),
-        ({"page": 3, "line_start": 1, "line_end": 9}, "lines 1–9, page 3"),
-        ({"time_start": 3601.9}, "01:00:01"),
-        ({"unit": "cell", "start": 3, "end": 3, "line_start": 2, "line_end": 8},
-         "cell 3, lines 2–8"),
-        ({"unit": "record", "start": 17, "end": 17, "file": "c.jsonl"}, "record 17 of c.jsonl"),
-        ({"cells": "Costs!A12:F30"}, "Costs!A12:F30"),
-        ({}, "characters 4–60"),
-    ],
-)  # fmt: skip
+@table("where, place")
 def test_every_kind_of_place_is_reported(where, place):
     _, text = told(result(locator=ResultLocator(**where), heading_path=()))
     assert text.startswith(f"[1] my_paper.pdf ({place})\n")

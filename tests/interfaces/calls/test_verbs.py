@@ -15,6 +15,7 @@ from catalog.interfaces.server.http import SHAPES
 from catalog.library.indexing import Indexer
 from fakes import write
 from stores import open_store
+from tables import table
 
 NOTES = {
     "notes/keys.md": ("---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n"),
@@ -29,26 +30,7 @@ def engine(tmp_path):
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
-    [
-        ("search", {"query": "api keys", "explain": True}),
-        ("search", {"query": "api keys", "mode": "lexical", "top_k": 1}),
-        ("search", {"query": "zebra", "docs": []}),
-        ("ask", {"question": "how often are api keys rotated?"}),
-        ("ask", {"question": "zebra", "docs": []}),
-        (
-            "generate",
-            {"kind": "workflow", "topic": "rotate the api keys", "model": "scripted:write"},
-        ),
-        ("get", {"reference": "keys.md"}),
-        ("get", {"reference": "keys.md", "max_bytes": 30}),
-        ("multi_get", {"patterns": ["*.md", "plain.txt"], "max_bytes": 40}),
-        ("browse", {}),
-        ("browse", {"query": "backups", "file_type": "markdown", "limit": 1}),
-        ("status", {}),
-    ],
-)
+@table("verb, arguments")
 def test_every_answer_has_the_shape_that_is_published(engine, verb, arguments):
     answer = engine.ask(verb, arguments)
     shape = TypeAdapter(SHAPES[verb])

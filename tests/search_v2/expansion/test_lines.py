@@ -154,19 +154,7 @@ def test_a_line_at_the_limit_is_kept(text):
     assert keep(text) == ([text], {})
 
 
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ("my cuckoo clock bellows squeak in winter", "lex: cuckoo clock bellows frost"),
-        ("centre a <div>", "vec: centring a <div> block"),
-        ("I cannot log in", "vec: I can't sign in"),
-        ("rotate", "vec: turnover"),
-        ("how do I", "lex: password renewal"),
-        # two letters count as a word in scripts without spaces
-        ("\u5982\u4f55\u8f6e\u6362\u5bc6\u94a5",
-         "hyde: \u5bc6\u94a5\u5e94\u8be5\u6bcf\u6708\u8f6e\u6362\u4e00\u6b21"),
-    ],
-)  # fmt: skip
+@table("query, text")
 def test_a_line_may_be_as_short_and_use_of_the_prompt_what_the_query_does(query, text):
     assert keep(text, query=query) == ([text], {})
     assert count_words("\u5bc6\u94a5\u8f6e\u6362 api") == 4  # two by spaces, two by letters

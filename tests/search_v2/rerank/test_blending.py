@@ -20,6 +20,7 @@ from catalog.retrieval.rerank.scoring import (
     sort_positions,
 )
 from counters import WordCounter as Counter
+from tables import table
 
 BLENDS = ("position", "linear", "replace")
 
@@ -92,36 +93,7 @@ def window(text, query, max_tokens):
     return best_window(text, query, max_tokens, WordCounter().spans(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "query", "size", "read"),
-    [
-        # of four tokens: "red red red a" holds one word, "red fox c red" two
-        ("red red red a b red fox c red", "red fox", 4, "b red fox c"),
-        ("fox fox fox a b c fox hen d e f g", "fox hen", 3, "c fox hen"),  # twice counts once
-        # the first "cat" is in the runs that start at 1, 2 and 3; the middle one is taken
-        ("x a b cat c d e f g h cat i j", "cat", 3, "b cat c"),
-        # a word near an end brings that end with it
-        ("a b c cat d e f g h i j k l m n o p q r s", "cat", 9, "a b c cat d e f g h"),
-        ("s r q p o n m l k j i h g f e d cat c b a", "cat", 9, "h g f e d cat c b a"),
-        ("a b c d e f", "zebra", 2, "a b"),  # without a word of the query, the head
-        # "how", "do", "i" and "the" stand first; only "key" is looked for
-        (
-            "how do i see the man who said how do you do and now one key turns",
-            "how do i turn the key",
-            4,
-            "now one key turns",
-        ),
-        ("a b c d revoked keys e f g", "revoking a key", 2, "revoked keys"),
-        # "key" (token 7) is in the runs of six that start at 2 to 7; the sentence starts at 5
-        (
-            "aa bb cc dd. Now the key is here ee ff gg hh ii jj kk",
-            "key",
-            6,
-            "Now the key is here ee",
-        ),
-        ("aa bb cc dd\nee the key is here ff gg hh", "key", 5, "ee the key is here"),
-    ],
-)
+@table("text, query, size, read")
 def test_the_run_with_most_different_words_of_the_query_is_read(text, query, size, read):
     assert window(text, query, size) == (read, True)
     assert window(f"  {text} ", query, 99) == (f"  {text} ", False)  # one that fits stays whole
