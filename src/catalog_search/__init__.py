@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
-from pathlib import Path
+
+TYPE_CHECKING = False  # typing is not imported: Ctrl-C is not heeded yet
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["find_hiding", "main"]
-
-_OURS = Path(__file__).resolve().parents[1] / "catalog"
 
 
 def find_hiding() -> Path | None:
     """Return the folder or file that ``import catalog`` finds in place of ours, else ``None``."""
+    from importlib.util import find_spec  # here, so that Ctrl-C meanwhile is heeded
+    from pathlib import Path
+
     spec = find_spec("catalog")
     if spec is None or spec.origin is None:  # a folder without __init__.py hides no package
         return None
     found = Path(spec.origin).resolve()
     place = found.parent if found.name == "__init__.py" else found
-    return None if place == _OURS else place
+    return None if place == Path(__file__).resolve().parents[1] / "catalog" else place
 
 
 def main() -> None:
-    """Run the command line; exit with 1 and say why if another ``catalog`` comes first."""
+    """Run the command line; Ctrl-C ends it with 130.
+
+    Exit with 1 and say why if another ``catalog`` comes first.
+    """
+    try:
+        _start()
+    except KeyboardInterrupt:  # before the command line can heed it
+        sys.stderr.write("catalog: interrupted\n")
+        sys.exit(130)
+
+
+def _start() -> None:
     if (hiding := find_hiding()) is not None:
         sys.stderr.write(
             f"catalog: {hiding} has the same name as the package of this command, and Python "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import catalog_search
 from catalog import search_v2
 from catalog.core.errors import NoStoreError
 from catalog.interfaces.cli import main
@@ -441,6 +442,16 @@ def test_ctrl_c_while_packages_are_imported_ends_with_130(tmp_path, package, hap
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "catalog: interrupted\n"
+
+
+def test_ctrl_c_before_the_command_line_is_imported_ends_with_130(monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(catalog_search, "find_hiding", interrupt)
+    with pytest.raises(SystemExit) as ending:
+        catalog_search.main()
+    assert (ending.value.code, capsys.readouterr().err) == (130, "catalog: interrupted\n")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from catalog.store import llm_cache
 from catalog.store.database import hold_lock
 from catalog.store.engines import nearest
 from catalog.store.llm_cache import CacheEntry
+from catalog.store.portable import export_chunks
 from catalog.store.restriction import Restriction
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant
@@ -54,6 +55,22 @@ def rows(library):
         names = sorted(tables - left)
         counts = {n: connection.scalar(text(f"SELECT count(*) FROM {n}")) for n in names}
     return {name: count for name, count in counts.items() if count and "version" not in name}
+
+
+def test_the_files_of_a_recording_are_one_document_to_export_and_to_removal(tmp_path):
+    cue = "1\n00:00:50,000 --> 00:01:04,000\nBefore that a walrus sleeps.\n"
+    frame = {"lecture_frames/frame_01m00s.md": "# Slide 7\n\nA formula.\n"}
+    for name, content in {"lecture.srt": cue, **frame}.items():
+        (tmp_path / "talks" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "talks" / name).write_text(content)
+    with open_library(tmp_path / "home") as library:
+        indexer = Indexer(library)
+        report = indexer.build(tmp_path / "talks", "talks")
+        assert (report.documents, report.added) == (1, 2)
+        assert export_chunks(library.database, tmp_path / "talks.jsonl").documents == 1
+        assert indexer.remove_document("talks", "lecture.srt").documents == 1
+        indexer.update("talks", reread=True)
+        assert indexer.remove("talks").documents == 1
 
 
 @pytest.mark.slow

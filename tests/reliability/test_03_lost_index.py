@@ -181,6 +181,15 @@ def test_a_backup_is_one_state_while_others_write_and_a_restore_brings_it_back(t
     assert answers_of(home) == changed
 
 
+def test_a_restore_leaves_nothing_beside_the_copy(tmp_path):
+    home, copy = tmp_path / "home", tmp_path / "copies" / "copy.db"
+    copy.parent.mkdir()
+    update(home, tmp_path / "notes", 0)
+    back_up(home / "catalog.db", copy)
+    restore(copy, home / "catalog.db", locks=home / "locks")
+    assert list(copy.parent.iterdir()) == [copy]
+
+
 def test_the_first_build_of_a_dataset_waits_for_a_restore(tmp_path, monkeypatch):
     home, folder, copy = tmp_path / "home", tmp_path / "notes", tmp_path / "copy.db"
     update(home, folder, 0)

@@ -20,7 +20,7 @@ from catalog.core.errors import (
     install_command,
 )
 from catalog.core.files import describe_os_error
-from catalog.core.ids import check_dataset_name
+from catalog.core.ids import check_dataset_name, source_doc_id
 from catalog.embedding.profiles import foreign_share, profile_of
 from catalog.ingest.changes import FolderChanges, SyncPreview, preview_sync
 from catalog.ingest.embedding import embed_waiting
@@ -38,6 +38,7 @@ from catalog.store import embedding_cache, manifest, publish
 from catalog.store.backup import remove_stale_drafts
 from catalog.store.chunks import StoredDataset
 from catalog.store.database import RESTORE_LOCK, hold_lock
+from catalog.store.document_names import count_whole
 from catalog.store.phrases import command_full_text
 from catalog.store.statistics import count_totals
 
@@ -248,13 +249,13 @@ class Indexer:
             remove_stale_drafts(database.file.parent)
             with database.write() as connection:
                 root = stored_chunks.find_root(connection, dataset)
-                counts = publish.count_rows(connection, dataset)
+                had = count_totals(connection, dataset, by_note=True)
                 publish.remove_stored(connection, dataset, time.time())
             notes = tuple(self._library.indexes.remove(dataset))
             if not notes:
                 with database.write() as connection:
                     publish.forget_removal(connection, dataset)
-        return Removal(dataset, root, *counts, notes)
+        return Removal(dataset, root, had.documents, had.chunks, notes)
 
     def remove_document(
         self, dataset: str, name: str, *, progress: Progress | None = None
@@ -268,15 +269,16 @@ class Indexer:
         with self.hold(dataset, progress or Silent()), library.database.write() as connection:
             paths = find_named(connection, dataset, name)
             root = stored_chunks.find_root(connection, dataset)
-            before = publish.count_rows(connection, dataset)
+            whole = count_whole(connection, [dataset], [source_doc_id(dataset, it) for it in paths])
+            before = count_totals(connection, dataset, by_note=True).chunks
             files = manifest.files_of_paths(connection, dataset, paths)
             publish.remove_documents(connection, dataset, paths, time.time())
             manifest.forget(connection, dataset, files)
             embedding_cache.purge_unused(connection)
-            after = publish.count_rows(connection, dataset)
+            after = count_totals(connection, dataset, by_note=True).chunks
         listed = f"{root} has it: exclude the file, or the next update indexes it again"
         notes = (listed,) if any((Path(root) / file).exists() for file in files if root) else ()
-        return Removal(dataset, root, before[0] - after[0], before[1] - after[1], notes)
+        return Removal(dataset, root, whole, before - after, notes)
 
     def require_removable(self, dataset: str) -> None:
         """Raise :class:`UnknownDatasetError` if the name has neither a dataset nor remains."""

@@ -80,7 +80,8 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
             f"{kept} is left from an earlier restore: move it away, or --force to delete it"
         )
     with ExitStack() as held, draft_beside(store) as draft:
-        _copy(copy, draft)
+        # with no log beside it, nobody writes it: then SQLite need not make one there
+        _copy(copy, draft, is_still=not Path(f"{copy}-wal").exists())
         _require_sound(draft, copy)
         opened = closing(Database(URL.create("sqlite", database=str(draft))))
         with opened as database, database.write() as connection:  # no index is derived of it
@@ -103,10 +104,13 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     return kept
 
 
-def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
+def _copy(
+    source: Path, target: Path, progress: Progress | None = None, *, is_still: bool = False
+) -> None:
     """Copy one state of a database into another file, or over a database that may be open."""
     tell = (lambda _, left, of: progress(of - left, of)) if progress else (lambda *_: None)
-    uri, seconds = f"{source.absolute().as_uri()}?mode=ro", BUSY_TIMEOUT_MS / 1000
+    address, seconds = source.absolute().as_uri(), BUSY_TIMEOUT_MS / 1000
+    uri = f"{address}?mode=ro&immutable={int(is_still)}"
     with (
         translate_errors(source),
         closing(sqlite3.connect(uri, uri=True, timeout=seconds, isolation_level=None)) as read,

@@ -235,8 +235,7 @@ def count_by_value(
         of_allowed = fields.document_id.in_(select(documents.c.id).where(allowed))
         allowed = (fields.field == field) & of_allowed & value.is_not(None)
     query = select(value, count).where(allowed).group_by(value)
-    rows = connection.execute(query.order_by(count.desc(), value))
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in connection.execute(query.order_by(count.desc(), value))}
 
 
 def without_repeats(

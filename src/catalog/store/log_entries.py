@@ -56,8 +56,7 @@ class LogEntry:
 
 def hash_query(query: str) -> str:
     """Return 32 hex digits, equal for queries that differ only in case and white space."""
-    words = " ".join(compose(query).casefold().split())
-    return sha256_hex(storable(words))[:_HASH_DIGITS]
+    return sha256_hex(storable(" ".join(compose(query).casefold().split())))[:_HASH_DIGITS]
 
 
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:

@@ -48,6 +48,7 @@ from catalog.store.embedding_cache import StoredModel
 from catalog.store.filter_sql import among
 from catalog.store.manifest import DatasetSettings, ManifestEntry
 from catalog.store.publish import NewChunk, NewRevision
+from catalog.store.statistics import count_totals
 
 _TOGETHER = 100  # passages in one transaction: more would block other writers for long
 _BEGIN = b'{"crc":"'  # then the CRC-32 of the rest: it is checked before anything is parsed
@@ -179,7 +180,7 @@ def portable_file(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """The file that was written, and its counts."""
+    """The file that was written, and its counts; files of a recording are one document."""
 
     file: str
     datasets: tuple[str, ...]
@@ -224,6 +225,7 @@ def export_chunks(
                 raise StoreError(f"cannot make {describe_os_error(to, error)}") from error
             file = to / "chunks.jsonl"
         total = connection.scalar(select(func.count()).where(of.dataset.in_(names))) or 0
+        whole = sum(count_totals(connection, one, by_note=True).documents for one in names)
         with draft_beside(file) as draft:
             with draft.open("wb") as stream:
                 for line, repeated in _lines(connection, names, vectors=vectors):
@@ -237,7 +239,7 @@ def export_chunks(
                 os.fsync(stream.fileno())
             size = draft.stat().st_size
             draft.replace(file)
-    return ExportReport(str(file), tuple(names), end.documents, end.chunks, size)
+    return ExportReport(str(file), tuple(names), whole, end.chunks, size)
 
 
 def _lines(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, TableClause, delete, func, insert, select, text, update
+from sqlalchemy import Connection, TableClause, delete, insert, select, text, update
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
@@ -324,12 +324,6 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
         embedding_cache.settle_waiting(connection, name)
         change_stamp(connection, name, now)
     return len(numbers)
-
-
-def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
-    """Count the documents and the chunks of a dataset."""
-    count = [select(func.count()).where(of.c.dataset == dataset) for of in (documents, chunks)]
-    return connection.scalar(count[0]) or 0, connection.scalar(count[1]) or 0
 
 
 def remove_stored(connection: Connection, dataset: str, now: float) -> None:

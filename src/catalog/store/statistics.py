@@ -100,8 +100,7 @@ def count_modalities(
     """Count passages by modality, the ``allowed`` ones if given."""
     kind, is_allowed = chunks.c.modality, true() if allowed is None else allowed
     query = select(kind, _COUNT).where(chunks.c.dataset == dataset, is_allowed)
-    rows = connection.execute(query.group_by(kind).order_by(kind))
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in connection.execute(query.group_by(kind).order_by(kind))}
 
 
 def database_bytes(connection: Connection) -> int:
