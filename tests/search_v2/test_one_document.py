@@ -264,7 +264,8 @@ def test_a_copy_in_another_dataset_is_named_with_it(copied, tmp_path):
 
 @table("mode, depths, expected")
 def test_both_legs_and_their_fusion_must_have_given_all_they_found(mode, depths, expected):
-    files = {f"tea/{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("oat", "fig", "ice")}
+    words = {"oat": "with", "fig": "with some", "ice": "with a little"}  # ties are read together
+    files = {f"tea/{name}.md": f"# {name}\n\nTea {so} {name}.\n" for name, so in words.items()}
     lexical, vector, fused = depths
     query = parse_query("tea", max_chars=100)
     legs = plan_legs(Restriction("tea"), query.parts, mode, k_lex=lexical, k_dense=vector)
