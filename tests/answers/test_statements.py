@@ -7,12 +7,7 @@ import pytest
 from answers.conftest import asking
 from catalog.answers.answerable import estimate_answer, read_candidates
 from catalog.answers.answering import answer_question
-from catalog.answers.extracting import (
-    Candidate,
-    choose_sentences,
-    find_conflict,
-    rank_candidates,
-)
+from catalog.answers.extracting import Candidate, choose_sentences, find_conflict, rank_candidates
 from catalog.answers.statements import read_statements
 from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
@@ -87,8 +82,7 @@ def test_a_statement_goes_on_to_what_turns_its_meaning(text, expected):
 
 
 @pytest.mark.parametrize(
-    "lead",
-    ["The following is no longer valid:", "The rules below are outdated.", "Do not write:"],
+    "lead", ["The following is no longer valid:", "The rules below are outdated.", "Do not write:"]
 )
 def test_a_paragraph_has_a_lead_in_that_turns_it(lead):
     statements = read(f"{lead}\n\nUse the form.\n\nSign it.\n")

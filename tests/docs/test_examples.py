@@ -78,6 +78,8 @@ def folder(tmp_path_factory, one_model):
     """A folder with notes, a store of them, and embeddings of their first lines."""
     folder = tmp_path_factory.mktemp("examples")
     write(folder / "notes", **NOTES)
+    asked = {"id": "q1", "query": "how often", "expected": [{"path": "keys.md", "grade": 3}]}
+    (folder / "questions.jsonl").write_text(json.dumps(asked))
     (folder / ".emb_cache").mkdir()
     for number, (path, vector) in enumerate(
         {"keys.md": [1, 0], "recipes/bread.txt": [0, 1]}.items()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from catalog import search_v2
 from catalog.interfaces.cli import main
 from catalog.models import packaged
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 QUESTIONS = ROOT / "examples" / "questions.jsonl"
-PAGES, ALL_PAGES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES, ALL_PAGES, MAIN_JOB = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def run(line, monkeypatch, capsys):
@@ -49,6 +50,15 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
     told = run(f"{compare} --baseline lexical", monkeypatch, capsys)
     assert "n = 201." in told[0]
     assert "better" in told[0]
+    job = MAIN_JOB.replace('index("python")', f'index("{tmp_path}/python")')
+    exec(
+        compile(job.replace(").verdict", ", baseline='lexical').verdict"), "README.md", "exec"), {}
+    )
+    cited, *answer, verdict = capsys.readouterr().out.splitlines()
+    assert cited.startswith("[source: ")
+    assert any("cause" in line for line in answer)
+    assert verdict == told[0]
+    search_v2.close()
 
 
 def test_the_example_questions_are_golden_queries_that_the_first_pages_answer():

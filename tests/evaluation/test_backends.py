@@ -398,8 +398,7 @@ def test_a_foreign_collection_is_a_backend_whose_addresses_are_the_dataset_s_doc
         keys_dot_md="---\nsource_url: https://n.example/keys\n---\n# Keys\n\nRotate the keys.\n",
     )
     monkeypatch.setattr(
-        "catalog.search_v2.collections.get_model",
-        lambda *_, **__: EmbeddingModel(WordEncoder()),
+        "catalog.search_v2.collections.get_model", lambda *_, **__: EmbeddingModel(WordEncoder())
     )
     told = {"keys": "Rotate the keys.", "bread": "Bake the bread."}
     with qdrant_protocol(monkeypatch) as server:
@@ -411,10 +410,7 @@ def test_a_foreign_collection_is_a_backend_whose_addresses_are_the_dataset_s_doc
             point = models.PointStruct(id=number, vector=vector, payload=payload)
             server.client.upsert("theirs", [point])
         settings = {"collection": CollectionSettings(url=server.url)}
-        with (
-            open_library(tmp_path / "home", WordEncoder()) as opened,
-            Backends(opened) as backends,
-        ):
+        with open_library(tmp_path / "home", WordEncoder()) as opened, Backends(opened) as backends:
             opened.settings = opened.settings.model_copy(update=settings)
             Indexer(opened).build(tmp_path / "notes", "notes")
             backend = backends.load("collection:theirs")

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from catalog.core.errors import BlindComparisonError
-from catalog.evaluation.gates import (
-    USUAL_GATES,
-    count_false_alarms,
-    false_alarm_lines,
-    parse_gate,
-)
+from catalog.evaluation.gates import USUAL_GATES, count_false_alarms, false_alarm_lines, parse_gate
 from evaluation.stubs import compared, question
 
 QUERIES = [question(number) for number in range(100)]
@@ -57,7 +52,7 @@ def test_a_search_that_answers_alike_on_both_sides_raises_no_alarm():
     comparison = compared(QUERIES, ranked(1), ranked(1))
     shares = alarms(
         comparison, "ndcg@10 worse", "ndcg@10 not as good within 0.05", "p95_ms > 0", "failed > 0",
-        repetitions=50,
+        repetitions=50
     )  # fmt: skip
     assert set(shares.values()) == {0.0}
 

@@ -279,11 +279,7 @@ def test_unjudged_documents_are_distinguished_from_those_judged_wrong():
     )
     assert [
         (row["name"], row["badge"]["kind"], row["badge"]["text"]) for row in view["right"]["rows"]
-    ] == [
-        ("new.md", "unjudged", "?"),
-        ("wrong.md", "wrong", "0"),
-        ("right.md", "relevant", "3"),
-    ]
+    ] == [("new.md", "unjudged", "?"), ("wrong.md", "wrong", "0"), ("right.md", "relevant", "3")]
 
 
 def test_moves_between_the_lists_are_reported_in_both_directions():

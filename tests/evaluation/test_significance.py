@@ -154,11 +154,7 @@ def test_the_interval_is_scipys_percentile_interval(n):
 
     gains = np.random.default_rng(n).exponential(0.1, n) - 0.05
     expected = stats.bootstrap(
-        (gains,),
-        np.mean,
-        method="percentile",
-        n_resamples=100_000,
-        rng=np.random.default_rng(1),
+        (gains,), np.mean, method="percentile", n_resamples=100_000, rng=np.random.default_rng(1)
     ).confidence_interval
     interval = bootstrap_interval(gains, resamples=100_000)
     # the 97.5 % quantile of 100,000 normal means is off by .0085 of their deviation; two differ

@@ -42,19 +42,6 @@ def entries(home):
     return counts
 
 
-@pytest.mark.parametrize(
-    ("kind", "dropped", "left"),
-    [
-        ("expansion", 1, {"rerank": 2}),
-        ("rerank", 2, {"expansion": 1}),
-    ],
-)
-def test_one_kind_is_cleared_and_the_others_stay(catalog, home, kind, dropped, left):
-    code, out, _ = catalog("cache", "clear", "--kind", kind, "--json")
-    assert (code, json.loads(out)) == (0, {"dropped": {kind: dropped}})
-    assert entries(home) == left
-
-
 def test_everything_is_cleared_but_the_vectors_of_documents(catalog, home):
     code, out, _ = catalog("cache", "clear")
     assert code == 0
@@ -68,13 +55,6 @@ def test_everything_is_cleared_but_the_vectors_of_documents(catalog, home):
     with database.read() as connection:
         assert set(embedding_cache.load(connection, ["d"])) == {"d"}
     database.close()
-
-
-def test_an_unknown_kind_is_refused_and_nothing_dropped(catalog, home):
-    code, out, err = catalog("cache", "clear", "--kind", "vectors")
-    assert (code, out) == (2, "")
-    assert "'vectors'; one of expansion, rerank, answer" in err
-    assert entries(home) == {"expansion": 1, "rerank": 2}
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -124,7 +124,7 @@ def store(tmp_path_factory):
 
 
 def test_an_answer_has_limited_text_and_says_how_to_continue(store, monkeypatch):
-    monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 5_000)
+    monkeypatch.setattr(calls.verbs, "MAX_TEXT_BYTES", 5_000)
     answer = store.ask("multi_get", {"patterns": ["**"], "limit": 1000})
     assert [document["path"] for document in answer["documents"]] == [
         f"n{i:02}.md" for i in range(5)
@@ -149,7 +149,7 @@ def test_a_call_has_a_limited_number_of_patterns_of_limited_length(store):
 
 
 def test_a_document_is_cut_at_the_most_an_answer_holds_though_no_size_is_asked(store, monkeypatch):
-    monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 500)
+    monkeypatch.setattr(calls.verbs, "MAX_TEXT_BYTES", 500)
     answer = store.ask("get", {"reference": "n00.md"})
     assert len(answer["text"]) == 500
     assert answer["notes"] == ["only the first 500 bytes of line 1, which is longer"]

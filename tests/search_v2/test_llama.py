@@ -248,6 +248,7 @@ REFUSED = [
     (partial(CatalogRetriever, "notes", topk=3), "top_k"),
     (partial(CatalogRetriever, "notes", top_k=0), "top_k"),
     (partial(CatalogRetriever, "notes", query="bread"), "no argument 'query'"),
+    (partial(TokenBudget, limit=3, token_limit=4), "the same argument"),
     (partial(CatalogRetriever, "notes", top_k=2, similarity_top_k=3), "give one of them"),
     (partial(CatalogRetriever, "notes", score="cosine"), "relevance"),
     (partial(CatalogRetriever, "notes", score="relevance", whole=False), "whole"),
@@ -263,14 +264,11 @@ REFUSED = [
     (partial(build_engine, topk=3), "top_k"),
     (partial(build_engine, stream=True), "did you mean streaming"),
     (partial(build_engine, streaming=True), "streaming needs a language model"),
-    (
-        partial(build_engine, streaming=True, response_synthesizer=CitedSentences()),
-        "streaming",
-    ),
+    (partial(build_engine, streaming=True, response_synthesizer=CitedSentences()), "streaming"),
     (partial(build_engine, response_mode="refine"), "response_mode needs a language model"),
     (partial(AnswerQueryEngine, "notes", response_mode="refine"), "there is no argument"),
     (partial(TokenBudget, budget=10), "there is no argument"),
-    (partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"), "there is no argument"),
+    (partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"), "not both"),
     (partial(MaxChunksPerDocument, top_n=1), "there is no argument"),
     (partial(TemporalExpansion, None, seconds=1), "there is no argument"),
 ]
@@ -601,6 +599,24 @@ def test_a_model_of_the_settings_writes_the_answer(service, monkeypatch):
     response = build_engine(top_k=1).query("bake bread")
     assert str(response) == "text text text"
     assert paths(response.source_nodes) == ["bread.txt"]
+    monkeypatch.setattr(LlamaSettings, "_llm", MockLLM())  # what Settings.llm = None leaves
+    assert str(build_engine(top_k=1).query("bake bread")).startswith("Bake the bread")
+
+
+def test_the_answer_engine_and_the_expansion_take_the_model_of_the_settings(service, monkeypatch):
+    llm = Scripted(reply="Bread is baked at 230 degrees [1].")
+    monkeypatch.setattr(LlamaSettings, "_llm", llm)
+    question = "at how many degrees is bread baked"
+    assert str(AnswerQueryEngine("notes").query(question)) == "Bread is baked at 230 degrees. [1]"
+    asked = len(llm.prompts)
+    assert asked
+    named = AnswerQueryEngine("notes", model="none").query(question)
+    assert str(named) == "Bake the bread at 230 degrees. [1]"
+    assert len(llm.prompts) == asked
+    words = Scripted(reply="lex: yeast")
+    monkeypatch.setattr(LlamaSettings, "_llm", words)
+    QueryExpansionRetrieverV2("notes").retrieve("baking with yeast")
+    assert words.prompts
 
 
 def test_an_expansion_retriever_asks_its_models_words(service):
@@ -705,6 +721,23 @@ def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score():
     assert order(blend="linear")[0][0] == "a"
 
 
+def test_parts_are_copied_with_the_store_and_models_that_they_share(service):
+    question, rerank = "at how many degrees is bread baked", ScriptedReranker(1.0)
+    nodes = CatalogRetriever("notes").retrieve(question)
+    for stage in (RerankPostprocessor(rerank, top_n=2), TemporalExpansion(), TokenBudget()):
+        kept = deepcopy(stage).postprocess_nodes(nodes, query_str=question)
+        assert paths(kept) == paths(stage.postprocess_nodes(nodes, query_str=question))
+    engine = AnswerQueryEngine("notes", service=service)
+    for again in (deepcopy(engine), pickle.loads(pickle.dumps(AnswerQueryEngine("notes")))):
+        assert str(again.query(question)) == "Bake the bread at 230 degrees. [1]"
+
+
+def test_a_reranker_is_named_by_its_model(service):
+    named = RerankPostprocessor(model="own/reranker", top_n=2)
+    assert named._reranker.name == "reranker"
+    assert RerankPostprocessor()._reranker.name == service.parts.reranker.name != "reranker"
+
+
 @pytest.mark.parametrize(
     "copied",
     [
@@ -715,7 +748,7 @@ def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score():
 )
 def test_a_serialised_postprocessor_is_the_same(copied):
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in ("a" * 40, "b", "c")]
-    for stage in (MaxChunksPerDocument(limit=1), TokenBudget(limit=9)):
+    for stage in (MaxChunksPerDocument(limit=1), TokenBudget(token_limit=9)):
         again = copied(stage)
         assert again.to_dict() == stage.to_dict()
         kept = [one.postprocess_nodes(nodes, query_str="the keys") for one in (stage, again)]

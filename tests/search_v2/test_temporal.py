@@ -293,12 +293,7 @@ def test_ranks_and_scores_are_what_they_are_without_it(opened):
 
 def test_two_recordings_with_the_same_times_are_not_mixed(opened):
     library = opened()
-    put(
-        library.database,
-        "talks/other.srt",
-        said((66, 80, None, "Penguins.")),
-        media="talks/other",
-    )
+    put(library.database, "talks/other.srt", said((66, 80, None, "Penguins.")), media="talks/other")
     put(library.database, "alone.srt", said((66, 80, None, "Walruses.")))
     put(library.database, "single.srt", said((66, 80, None, "Seals.")))
     assert lines(ask(library)[0]) == AROUND

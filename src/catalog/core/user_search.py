@@ -138,12 +138,12 @@ class Ranking:
 class UserSearch:
     """Any callable whose first argument is the query text; loading raises :class:`BackendError`.
 
-    ``spec`` is ``package.module:attribute.attribute``, or a module with a ``search`` function. A
-    class is instantiated without arguments; an object that cannot be called must have a ``search``
-    method, or ``retrieve`` as LlamaIndex's retrievers and query engines have.
+    ``spec`` is the object, its ``package.module:attribute.attribute``, or a module with a function
+    ``search``. A class is instantiated without arguments; an object that cannot be called must have
+    a method ``search``, or ``retrieve`` as LlamaIndex's retrievers and query engines have.
     """
 
-    def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
+    def __init__(self, spec: Any, function: Callable[..., object] | None = None) -> None:
         self.spec = spec
         self.function = _load_function(spec) if function is None else function
         self._parameters = _keyword_parameters(self.function)
@@ -172,9 +172,9 @@ class UserSearch:
         return found
 
 
-def _load_function(spec: str) -> Callable[..., object]:
+def _load_function(spec: Any) -> Callable[..., object]:
     try:
-        target = load_object(spec, "search")
+        target = load_object(spec, "search") if isinstance(spec, str) else spec
         if inspect.isclass(target):
             target = target()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything

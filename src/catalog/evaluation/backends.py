@@ -204,8 +204,11 @@ class UserBackend(SearchBackend):
     Whole paths of files in the dataset's folder are documents of the dataset.
     """
 
-    def __init__(self, spec: str, database: Database) -> None:
-        self.name, self._search, self._database = spec, UserSearch(spec), database
+    def __init__(self, spec: Any, database: Database) -> None:
+        self.name = (
+            spec if isinstance(spec, str) else getattr(spec, "__name__", type(spec).__name__)
+        )
+        self._search, self._database = UserSearch(spec), database
         self._root = ""
 
     @property
@@ -298,12 +301,12 @@ class Backends:
         self._loaded: list[SearchBackend] = []
         self._opened = ExitStack()
 
-    def load(self, spec: str) -> SearchBackend:
+    def load(self, spec: Any) -> SearchBackend:
         """Load the backend of a spec; raise :class:`BackendError` with the reason if that fails.
 
-        Names of this package come first, then files, then dotted paths.
+        Names of this package come first, then files, then dotted paths. An object is the search.
         """
-        backend = self._backend(_MODULES.get(spec, spec))
+        backend = self._backend(_MODULES.get(spec, spec) if isinstance(spec, str) else spec)
         self._loaded.append(backend)
         return backend
 
@@ -326,7 +329,9 @@ class Backends:
 
         return Searcher(self._library)
 
-    def _backend(self, spec: str) -> SearchBackend:
+    def _backend(self, spec: Any) -> SearchBackend:
+        if not isinstance(spec, str):
+            return UserBackend(spec, self._library.database)
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 
 from catalog.evaluation.comparison import QueryDelta
 from catalog.evaluation.metrics import timing
-from catalog.evaluation.report_text import (
-    View,
-    format_difference,
-    format_ms,
-    format_score,
-    shorten,
-)
+from catalog.evaluation.report_text import View, format_difference, format_ms, format_score, shorten
 from catalog.evaluation.significance import TIE, PairedTest
 
 _BINS = 48

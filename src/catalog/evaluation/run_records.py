@@ -17,13 +17,7 @@ from catalog.evaluation.metrics import QUALITY, SHOWN_METRICS, RunScores
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
-from catalog.store.eval_runs import (
-    EvalRun,
-    add_run,
-    find_latest_run,
-    new_run_id,
-    read_corpus_state,
-)
+from catalog.store.eval_runs import EvalRun, add_run, find_latest_run, new_run_id, read_corpus_state
 from catalog.store.manifest import read_dataset_settings
 
 

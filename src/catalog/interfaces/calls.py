@@ -11,19 +11,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+from catalog.core import params as verbs
 from catalog.core.arguments import read_params
 from catalog.core.errors import InputError
 from catalog.core.ids import source_doc_id
-from catalog.core.params import (
-    MAX_TEXT_BYTES,
-    AskParams,
-    BrowseParams,
-    GenerateParams,
-    GetParams,
-    MultiGetParams,
-    SearchParams,
-    StatusParams,
-)
 
 if TYPE_CHECKING:
     from catalog.core.answers import Answer, AnswerEvent, Artifact
@@ -31,7 +22,6 @@ if TYPE_CHECKING:
     from catalog.library.get import DocumentLines, NamedPart
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
-    from catalog.store.filter_sql import DatasetNames
     from catalog.store.log_entries import LogEntry
 
 _NAMED = 20  # names without a document, each in a note
@@ -56,42 +46,33 @@ def to_json(result: Any) -> dict[str, Any]:
     return answer
 
 
-def _ask(engine: LocalEngine, params: AskParams) -> Answer:
+def _ask(engine: LocalEngine, params: verbs.AskParams) -> Answer:
     from catalog.answers.answering import answer_question
 
     return answer_question(engine.service, params)
 
 
-def _generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
+def _generate(engine: LocalEngine, params: verbs.GenerateParams) -> Artifact:
     from catalog.answers.generating import generate_artifact
 
     return generate_artifact(engine.service, params)
 
 
-def _get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
+def get_lines(library: Library, params: verbs.GetParams) -> DocumentLines:
     """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
     from catalog.library.get import find_document
-    from catalog.library.names import role_scope
 
-    library = engine.library
-    dataset: DatasetNames | None
-    if params.dataset is not None:
-        dataset, seen = library.seen_datasets(params.role, params.dataset)
-    else:
-        seen = role_scope(library.database, library.settings, params.role, library.datasets())
-        dataset = tuple(sorted(seen.datasets())) or None
-    document = find_document(
-        library.database,
-        params.reference,
-        dataset=dataset,
-        line_start=params.line_start,
-        line_end=params.line_end,
-        seen=seen,
-    )
-    return document_dict(document, params.max_bytes or MAX_TEXT_BYTES)
+    dataset, seen = library.seen_datasets(params.role, params.dataset)
+    lines = {"line_start": params.line_start, "line_end": params.line_end}
+    found = find_document(library.database, params.reference, dataset=dataset, seen=seen, **lines)
+    return cut_to_fit(found, params.max_bytes or verbs.MAX_TEXT_BYTES)
 
 
-def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
+def _get(engine: LocalEngine, params: verbs.GetParams) -> dict[str, Any]:
+    return get_lines(engine.library, params).to_dict()
+
+
+def _multi_get(engine: LocalEngine, params: verbs.MultiGetParams) -> dict[str, Any]:
     """Return the documents that the patterns name, in their order; large ones are only named.
 
     So are those from the first on that would make all texts together more than 10 MB. A pattern
@@ -112,8 +93,8 @@ def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
         name = source_doc_id(part.dataset, part.path)
         skipped.append({"source_doc_id": name, "path": part.path, "reason": reason})
 
-    remaining, wanted = MAX_TEXT_BYTES, parts[: params.limit]
-    full = f"a reply has at most {MAX_TEXT_BYTES:,} bytes of text"
+    remaining, wanted = verbs.MAX_TEXT_BYTES, parts[: params.limit]
+    full = f"a reply has at most {verbs.MAX_TEXT_BYTES:,} bytes of text"
     for at, part in enumerate(wanted):
         with database.read() as connection:
             document = part.read(connection)
@@ -121,7 +102,7 @@ def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
         if size > most:
             skip(part, f"{size} bytes, more than max_bytes {most}: get its lines instead")
         elif size <= remaining:
-            documents.append(document_dict(document))
+            documents.append(document.to_dict())
             remaining -= size
         else:
             for other in wanted[at:]:
@@ -134,15 +115,15 @@ def _multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]:
     return {"documents": documents, "skipped": skipped, "notes": notes}
 
 
-def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:
-    """Return the JSON object of a document's lines, with a note if they had to be cut.
+def cut_to_fit(document: DocumentLines, max_bytes: int) -> DocumentLines:
+    """Return a document's lines, with a note if they had to be cut.
 
     ``max_bytes`` (of UTF-8) keeps whole lines, or the beginning of a first line that is larger.
     """
-    if max_bytes is None or _size(document) <= max_bytes:
-        return document.to_dict() | {"notes": list(document.notes)}
+    if _size(document) <= max_bytes:
+        return document
     cut, note = _cut(replace(document, ending=""), max_bytes)
-    return cut.to_dict() | {"notes": [*filter(None, [note]), *document.notes]}
+    return replace(cut, notes=(*filter(None, [note]), *document.notes))
 
 
 def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str]:
@@ -180,13 +161,13 @@ def _size(document: DocumentLines) -> int:
     return len(document.text.encode())
 
 
-def _browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
+def _browse(engine: LocalEngine, params: verbs.BrowseParams) -> CatalogPage:
     from catalog.library.browse import DocumentCatalog
 
     return DocumentCatalog(engine.library).query(**vars(params))
 
 
-def _status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
+def _status(engine: LocalEngine, params: verbs.StatusParams) -> dict[str, Any]:
     from catalog.library.health import describe_store
 
     return describe_store(engine.library, params.role)
@@ -195,13 +176,13 @@ def _status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        Verb("search", SearchParams, lambda engine, params: engine.service.run_logged(params)),
-        Verb("ask", AskParams, _ask),
-        Verb("generate", GenerateParams, _generate),
-        Verb("get", GetParams, _get),
-        Verb("multi_get", MultiGetParams, _multi_get),
-        Verb("browse", BrowseParams, _browse),
-        Verb("status", StatusParams, _status),
+        Verb("search", verbs.SearchParams, lambda engine, it: engine.service.run_logged(it)),
+        Verb("ask", verbs.AskParams, _ask),
+        Verb("generate", verbs.GenerateParams, _generate),
+        Verb("get", verbs.GetParams, _get),
+        Verb("multi_get", verbs.MultiGetParams, _multi_get),
+        Verb("browse", verbs.BrowseParams, _browse),
+        Verb("status", verbs.StatusParams, _status),
     )
 }
 
@@ -255,7 +236,7 @@ class LocalEngine:
 
         Arguments are checked at once, before the first event.
         """
-        params = read_params(AskParams, arguments, "ask")
+        params = read_params(verbs.AskParams, arguments, "ask")
         self._require_models(params)
         from catalog.answers.answering import answer_events
 
@@ -264,7 +245,7 @@ class LocalEngine:
     def _require_models(self, params: object) -> None:
         """Raise if a search lacks a model, before loading the search, which takes a second."""
         if "service" not in vars(self) and isinstance(
-            params, SearchParams | AskParams | GenerateParams
+            params, verbs.SearchParams | verbs.AskParams | verbs.GenerateParams
         ):
             if params.agent is not None:  # whose mode may need no model
                 from catalog.core.agents import read_agent, with_agent

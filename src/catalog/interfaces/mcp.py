@@ -28,12 +28,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from catalog import __version__
-from catalog.core.errors import (
-    CatalogError,
-    DocumentNotFoundError,
-    NoStoreError,
-    UnknownDatasetError,
-)
+from catalog.core import errors
 from catalog.core.params import MAX_OFFSET
 from catalog.core.retrieval_events import asked_at
 from catalog.core.scope import asked_as
@@ -100,7 +95,7 @@ def catalog_server(
                 return await workers.run(work)
         except MCPError:
             raise
-        except CatalogError as error:
+        except errors.CatalogError as error:
             raise MCPError(types.INTERNAL_ERROR, _line(str(error), 1000)) from error
         except Exception as error:  # a defect of ours: its place is logged, its kind is told
             log_bug(what, error)
@@ -165,9 +160,9 @@ def instructions(engine: Engine, roles: Collection[str] = ()) -> str:
     """
     try:
         of_each = [engine.ask("status", {"role": one})["datasets"] for one in roles or (None,)]
-    except NoStoreError:  # it may be made while this server runs
+    except errors.NoStoreError:  # it may be made while this server runs
         of_each = [[]]
-    except CatalogError as error:
+    except errors.CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
     common = set.intersection(*({one["dataset"] for one in datasets} for datasets in of_each))
@@ -190,7 +185,7 @@ def list_documents(engine: Engine, cursor: str | None) -> types.ListResourcesRes
         raise MCPError(types.INVALID_PARAMS, "there is no such cursor: start without one")
     try:
         page = engine.ask("browse", {"sort": "name", "limit": PAGE_SIZE, "offset": offset})
-    except (NoStoreError, UnknownDatasetError):
+    except (errors.NoStoreError, errors.UnknownDatasetError):
         return types.ListResourcesResult(resources=[])
     resources = [
         types.Resource(
@@ -216,7 +211,7 @@ def read_document(engine: Engine, uri: str) -> types.ReadResourceResult:
     try:
         asked = {"reference": f"{dataset}:{path}", "dataset": dataset, "max_bytes": MAX_BYTES}
         answer = engine.ask("get", asked)
-    except (DocumentNotFoundError, UnknownDatasetError) as error:
+    except (errors.DocumentNotFoundError, errors.UnknownDatasetError) as error:
         raise MCPError(types.INVALID_PARAMS, unknown) from error
     if path.startswith(f"{answer['path']}:"):  # its end was read as a range of lines
         raise MCPError(types.INVALID_PARAMS, unknown)
@@ -250,7 +245,7 @@ def serve_stdio(
         anyio.run(_serve, engine, make)
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the client is gone: nobody to answer
-    with suppress(CatalogError, OSError):
+    with suppress(errors.CatalogError, OSError):
         os.dup2(2, 1)  # text printed at the end is not protocol either
         if not workers.pending:
             engine.close()
@@ -263,7 +258,7 @@ async def _serve(engine: Engine, make: Callable[[Engine], Server[Any]]) -> None:
             tasks.start_soon(_end_at_signal)
             try:
                 server = await anyio.to_thread.run_sync(make, engine)
-            except CatalogError as error:  # raising would wait for the next line of input
+            except errors.CatalogError as error:  # raising would wait for the next line of input
                 print(complaint(str(error)), file=sys.stderr)
                 _leave(1)
             await server.run(read, write, server.create_initialization_options())

@@ -15,34 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from catalog.core import errors, results
+from catalog.core import params as verbs
 from catalog.core.arguments import argument_names, build_model, rename_arguments, validation_message
-from catalog.core.errors import (
-    CatalogError,
-    ConfigError,
-    DocumentNotFoundError,
-    InputError,
-    UnknownValueError,
-)
-from catalog.core.params import (
-    AskParams,
-    BrowseParams,
-    GetParams,
-    MultiGetParams,
-    Param,
-    Params,
-    SearchParams,
-    StatusParams,
-    edge_fields,
-)
 from catalog.core.places import format_count
-from catalog.core.results import (
-    TIMED_MODALITIES,
-    CatalogPage,
-    EvidenceLine,
-    OtherPlace,
-    SearchResult,
-    SearchResults,
-)
 from catalog.core.text import clean, format_timecode, mark_as_data
 from catalog.interfaces.plain_text import one_line
 from catalog.interfaces.terminal import Form, documents_text, passages_text, render
@@ -68,8 +44,9 @@ _EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _OF_PROGRAMS = {"chunk_id", "source_doc_id", "start_offset", "end_offset", "moment", "explain"}
 _OF_PROGRAMS |= {"snippet", "snippet_lines", "snippet_locator", "matches"}
 _BOUNDS = {"top_k": (1, 50), "limit": (1, 100), "max_bytes": (1_000, 1_000_000)}
-_RESULTS = TypeAdapter(SearchResults)
+_RESULTS = TypeAdapter(results.SearchResults)
 _LISTS = {"search": "results", "browse": "entries", "multi_get": "documents", "status": "datasets"}
+_NO_DOCS = "docs is empty: leave it out to search all documents"
 _NOTHING = "no results: try other words or fewer conditions, or list documents with query_catalog."
 
 
@@ -93,17 +70,17 @@ class Tool:
     title: str
     description: str
     verb: str
-    params: type[Params]
+    params: type[verbs.Params]
     without: Collection[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def parameters(self) -> Mapping[str, Param]:
+    def parameters(self) -> Mapping[str, verbs.Param]:
         """The parameters by the names that the tool has for them; whole numbers have bounds."""
         taken = {}
-        for one in edge_fields(self.params):
+        for one in verbs.edge_fields(self.params):
             if one.name in self.without or one.name in self.fixed:
                 continue
             name, is_number = self.names.get(one.name, one.name), int in get_args(one.type | None)
@@ -135,7 +112,7 @@ class Tool:
         try:
             params, notes = self.read(given)
             answer = self._ask(engine, params, notes)
-        except CatalogError as error:
+        except errors.CatalogError as error:
             return failed(str(error), is_quoted=error.quotes_documents)
         data, text = _told(self.verb, answer, params)
         is_found = data.get(_LISTS.get(self.verb, ""), True) and not data.get("abstained")
@@ -162,16 +139,16 @@ class Tool:
             if one := self.parameters.get(name):
                 value = _as_meant(value, one)
                 if one.is_required and (_is_blank(value) or value == []):
-                    raise InputError(f"the argument {name} is blank: say what to look for")
+                    raise errors.InputError(f"the argument {name} is blank: say what to look for")
                 if _is_blank(value):
                     if name == "docs" and value is not None:
-                        raise InputError("docs is empty: leave it out to search all documents")
+                        raise errors.InputError(_NO_DOCS)
                     continue
             values[name] = value
         try:
             checked = self.arguments.model_validate(values)
         except ValidationError as error:
-            raise InputError(validation_message(error, self.arguments)) from error
+            raise errors.InputError(validation_message(error, self.arguments)) from error
         own_names = {shown: own for own, shown in self.names.items()}
         params = {}
         for name in values:
@@ -189,7 +166,7 @@ class Tool:
         params = {**self.defaults, **self.fixed, **given}
         try:
             return _ask_by_names(engine, self.verb, params)
-        except ConfigError as error:
+        except errors.ConfigError as error:
             if not self.defaults.get("rerank") or "rerank" in given:
                 raise
             answer = _ask_by_names(engine, self.verb, {**params, "rerank": False})
@@ -206,7 +183,7 @@ def _lean(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in lean.items() if (key, value) != ("default", None)}
 
 
-def _as_meant(value: Any, one: Param) -> Any:
+def _as_meant(value: Any, one: verbs.Param) -> Any:
     """Return a list where one is wanted, of a text or of JSON, without blank texts in it."""
     if not one.takes_list:
         return value
@@ -233,7 +210,7 @@ def _ask_by_names(engine: Engine, verb: str, params: Mapping[str, Any]) -> dict[
     """Ask; a single name with commas is tried as such, and then as several."""
     alone = {name: params[name][0] for name in _NAMING if len(params.get(name, ())) == 1}
     if several := {name: _parts(text) for name, text in alone.items() if "," in text}:
-        with suppress(DocumentNotFoundError, UnknownValueError):
+        with suppress(errors.DocumentNotFoundError, errors.UnknownValueError):
             return engine.ask(verb, params)
     return engine.ask(verb, {**params, **several})
 
@@ -256,12 +233,12 @@ def _told(
         text = passages_text(found, Form())
         return data, "\n".join([*(blocks or [text.out]), text.err])
     if verb == "ask":
-        read = {one["rank"]: SearchResult.model_validate(one) for one in answer["results"]}
+        read = {one["rank"]: results.SearchResult.model_validate(one) for one in answer["results"]}
         cited = [one | {"reference": _reference(read[one["rank"]])} for one in answer["citations"]]
         data = _cleaned(answer | {"citations": cited, "results": [], "sentences": []})
         return data, "\n".join(_answer_lines(data))
     if verb == "browse":
-        text = render(verb, CatalogPage.model_validate(answer), Form())
+        text = render(verb, results.CatalogPage.model_validate(answer), Form())
     elif verb == "status":
         text, answer = render(verb, answer, Form()), answer | {"notes": []}
     else:  # lines have numbers, so that none looks like the name of another document
@@ -271,7 +248,7 @@ def _told(
     return _cleaned(answer), f"{text.out}{text.err}"
 
 
-def _passages(found: SearchResults) -> Iterator[dict[str, Any]]:
+def _passages(found: results.SearchResults) -> Iterator[dict[str, Any]]:
     """Yield the passages as agents get them, whole as long as all text stays within the budget.
 
     ``text``, ``place`` and ``locator`` are of what is shown: the passage if ``is_whole``, else its
@@ -296,19 +273,22 @@ def _passages(found: SearchResults) -> Iterator[dict[str, Any]]:
         yield shown | {"is_whole": is_whole, "place": _place(one)}
 
 
-def _reference(passage: SearchResult | OtherPlace) -> str:
+def _reference(passage: results.SearchResult | results.OtherPlace) -> str:
     """Return ``notes:keys.md:12-30`` for ``get``, with a docid if no line can hold the path."""
     is_plain = passage.path == one_line(clean(passage.path))
     name = f"{passage.dataset}:{passage.path}" if is_plain else f"#{passage.docid}"
     return format_shown_place(passage.model_copy(update={"path": name, "snippet_locator": None}))
 
 
-def _place(passage: SearchResult) -> str:
+def _place(passage: results.SearchResult) -> str:
     """Return ``lines 120–170, page 4``, ``00:01:05–00:01:18`` or ``cell 3, line 2``."""
     where, start = passage.locator, passage.locator.time_start
     if where.cells is not None:
         return where.cells
-    is_timed = passage.modality in TIMED_MODALITIES or (where.line_start, where.page) == (None,) * 2
+    is_timed = (
+        passage.modality in results.TIMED_MODALITIES
+        or (where.line_start, where.page) == (None,) * 2
+    )
     if start is not None and is_timed:
         times = (start, start if where.time_end is None else where.time_end)
         return "–".join(dict.fromkeys(map(format_timecode, times)))
@@ -329,14 +309,16 @@ def _passage_lines(one: Mapping[str, Any]) -> Iterator[str]:
     name = one["original"] or one["path"]
     about = format_headings(headings, one["sections"][len(headings) :])
     place = f"({'quoted, ' * (one['modality'] == 'quote')}{one['place']})"
-    if one["modality"] in TIMED_MODALITIES:
+    if one["modality"] in results.TIMED_MODALITIES:
         name = evidence["media"] if evidence and "." in evidence["media"] else one["path"]
         about = one["modality"].replace("_", " ")
     head = one_line(" — ".join(filter(None, [f"[{one['rank']}] {name}", about])))
     if evidence:
-        best = evidence["best_sentence"] and EvidenceLine(**evidence["best_sentence"])
+        best = evidence["best_sentence"] and results.EvidenceLine(**evidence["best_sentence"])
         yield head
-        yield from format_lines((EvidenceLine(**line) for line in evidence["lines"]), best, _INDENT)
+        yield from format_lines(
+            (results.EvidenceLine(**line) for line in evidence["lines"]), best, _INDENT
+        )
     elif one["evidence_at"]:
         yield f"{head} {place}: see [{one['evidence_at']}]"
     else:
@@ -364,7 +346,7 @@ def _answer_lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 def _fitting(answer: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer with the documents that fit into ``max_bytes`` together; name the rest."""
-    most = left = params.get("max_bytes", MultiGetParams.max_bytes)
+    most = left = params.get("max_bytes", verbs.MultiGetParams.max_bytes)
     documents, skipped = [], list(answer["skipped"])
     for one in answer["documents"]:
         if (size := len(one["text"].encode())) <= left:
@@ -394,7 +376,7 @@ SEARCH_CHUNKS = Tool(
     "Returns numbered passages, each with its document, its lines, page or times, and a "
     "reference for get.",
     "search",
-    SearchParams,
+    verbs.SearchParams,
     without=("expand", *_RARE),
     names={"file_type": "file_type_filter", "name": "doc_name_filter"},
 )
@@ -405,7 +387,7 @@ QUERY_CATALOG = Tool(
     "sort them by date or size. Returns titles, summaries, sizes and dates, not what the "
     "documents say.",
     "browse",
-    BrowseParams,
+    verbs.BrowseParams,
 )
 GET = Tool(
     "get",
@@ -414,7 +396,7 @@ GET = Tool(
     "#docid. To read around a passage that was found give its reference with line_start and "
     "line_end of your own; they count what its citation does: lines, pages, cells, paragraphs.",
     "get",
-    GetParams,
+    verbs.GetParams,
     defaults={"max_bytes": 65_536},
 )
 MULTI_GET = Tool(
@@ -424,7 +406,7 @@ MULTI_GET = Tool(
     "that references and citations name. Those that do not fit together into max_bytes or do not "
     "exist are named, not given.",
     "multi_get",
-    MultiGetParams,
+    verbs.MultiGetParams,
 )
 SEARCH = Tool(
     "search",
@@ -432,7 +414,7 @@ SEARCH = Tool(
     "Find passages that hold these very words (BM25): names, codes, error messages, quotes. "
     "Returns numbered, cited passages.",
     "search",
-    SearchParams,
+    verbs.SearchParams,
     without=("rerank", "expand", *_RARE),
     fixed={"mode": "lexical"},
 )
@@ -459,7 +441,7 @@ STATUS = Tool(
     "What the store holds",
     "Tell which datasets there are, and how many documents and passages each holds.",
     "status",
-    StatusParams,
+    verbs.StatusParams,
 )
 ASK = Tool(
     "ask",
@@ -467,7 +449,7 @@ ASK = Tool(
     "Answer a question with a few sentences, each checked against the passages it cites, or say "
     "that the documents do not tell. Returns the answer and its sources, with references for get.",
     "ask",
-    AskParams,
+    verbs.AskParams,
     without=("model", "expand", "mode", *_RARE),
 )
 LISTED_TOOLS = {one.name: one for one in (SEARCH_CHUNKS, QUERY_CATALOG, GET, MULTI_GET)}

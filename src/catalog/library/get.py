@@ -116,6 +116,7 @@ class DocumentLines:
             "numbers": [line.number for line in self.lines],
             "cells": [line.cells for line in self.lines] if self.unit == "row" else [],
             "text": self.text,
+            "notes": list(self.notes),
         }
 
 

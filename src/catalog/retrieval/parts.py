@@ -196,6 +196,9 @@ class SearchParts:
         """Close the library."""
         self.library.close()
 
+    def __deepcopy__(self, memo: object) -> SearchParts:
+        return self  # its store and its models are open
+
     def _load_reranker(self) -> Reranker:
         from catalog.retrieval.rerank import get_reranker
 

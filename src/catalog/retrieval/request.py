@@ -224,6 +224,9 @@ def search_arguments(
     names = dict.fromkeys(own, ()) | dict(parameter_names(kind))
     for query in ("query", "question"):
         names.pop(query, None)
+        if query in arguments:
+            later = "give it later, to retrieve(…) or query(…)"
+            raise InputError(f"there is no argument {query!r}: {later}")
     check_names(arguments, names)
     return arguments
 

@@ -34,14 +34,7 @@ from catalog.retrieval.fusion import (
     rrf,
     single,
 )
-from catalog.retrieval.legs import (
-    LegQuery,
-    LegRun,
-    Question,
-    expand,
-    plan_legs,
-    ranking,
-)
+from catalog.retrieval.legs import LegQuery, LegRun, Question, expand, plan_legs, ranking
 from catalog.retrieval.parts import OnStage, SearchParts, StageLog
 from catalog.retrieval.query_words import find_words, keywords_of
 from catalog.retrieval.recordings import add_evidence, is_timed
@@ -134,6 +127,9 @@ class Searcher:
     def close(self) -> None:
         """Close the library."""
         self.parts.close()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # its store and its models are open
 
 
 class Found(NamedTuple):

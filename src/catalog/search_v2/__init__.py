@@ -1,8 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, with settings ``IDX_RAG_V2__*``.
 
-``search`` runs all of it as one function, ``ask`` answers from its results and ``generate`` makes a
-document from them. Every LlamaIndex part can also be imported from here and is loaded at that time:
-``from catalog.search_v2 import CatalogRetriever``.
+One import for all of it: the verbs as functions (``index``, ``search``, ``ask``, ``get``,
+``browse``, ``compare``, ``remove``, ``generate``) and every LlamaIndex part. A name is loaded when
+it is first used, from its own room, also where that is above this one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.answers.answering import ask as ask
     from catalog.answers.generating import generate as generate
     from catalog.core.results import SearchResults
+    from catalog.interfaces.python import browse as browse
+    from catalog.interfaces.python import compare as compare
+    from catalog.interfaces.python import get as get
+    from catalog.interfaces.python import index as index
+    from catalog.interfaces.python import remove as remove
     from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
     from catalog.search_v2.collections import CollectionSearch as CollectionSearch
     from catalog.search_v2.ingestion import CachedEmbedding as CachedEmbedding
@@ -55,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
 _NAMES = {
     "answers.answering": "ask",
     "answers.generating": "generate",
+    "interfaces.python": "browse compare get index remove",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
     "search_v2.ingestion": "CachedEmbedding ChunkSplitter EmbeddingPrefixTransform "
     "IngestionPipelineBuilderV2",

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CBEventType, EventPayload
-from llama_index.core.instrumentation.events.embedding import (
-    EmbeddingEndEvent,
-    EmbeddingStartEvent,
-)
+from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent, EmbeddingStartEvent
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
 from llama_index_instrumentation.event_handlers import NullEventHandler

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import NAMESPACE_OID, uuid5
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -370,6 +370,9 @@ class PassagePostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Return the name LlamaIndex serialises."""
         return cls.__name__
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()  # its store and its models are open
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -14,26 +14,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
-from catalog.core.errors import CatalogError
+from catalog.core.arguments import rename_arguments
+from catalog.core.errors import CatalogError, InputError
 from catalog.core.tokens import CharTokenCounter, TokenCounter
+from catalog.retrieval import select
 from catalog.retrieval.recordings import add_evidence
-from catalog.retrieval.rerank.scoring import (
-    BlendName,
-    RerankOptions,
-    as_rerank_errors,
-    rerank_passages,
-)
-from catalog.retrieval.select import (
-    keep_distinct,
-    keep_few_of_each,
-    keep_within_budget,
-    select_by_keyword,
-)
+from catalog.retrieval.rerank import scoring
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.snippets import Passage
-from catalog.search_v2.nodes import (
-    PassagePostprocessor,
-)
+from catalog.search_v2.nodes import PassagePostprocessor
 from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
@@ -59,7 +48,7 @@ class DistinctText(PassagePostprocessor):
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return keep_distinct(passages)
+        return select.keep_distinct(passages)
 
 
 class KeywordChunkSelector(PassagePostprocessor):
@@ -77,7 +66,7 @@ class KeywordChunkSelector(PassagePostprocessor):
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
-        return select_by_keyword(passages, query)
+        return select.select_by_keyword(passages, query)
 
 
 class MaxChunksPerDocument(PassagePostprocessor):
@@ -95,15 +84,15 @@ class MaxChunksPerDocument(PassagePostprocessor):
     limit: int = Field(3, ge=0)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return keep_few_of_each(passages, self.limit)
+        return select.keep_few_of_each(passages, self.limit)
 
 
 class TokenBudget(PassagePostprocessor):
     """Keep nodes in the given order while their texts fit into ``limit`` tokens; 0 keeps all.
 
-    A node that does not fit is left out, and the next one is tried. ``counter`` is any
-    :class:`TokenCounter`, such as a model's tokenizer; without one, four characters count as a
-    token. Only texts are counted, not the metadata or prompt that a synthesizer adds.
+    A node that does not fit is left out, and the next one is tried. ``token_limit`` is the same as
+    ``limit``. ``counter`` is any :class:`TokenCounter`; without one, four characters count as a
+    token. Only texts are counted.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, TokenBudget
@@ -116,6 +105,9 @@ class TokenBudget(PassagePostprocessor):
     limit: int = Field(0, ge=0)
     counter: SkipValidation[TokenCounter | None] = Field(None, exclude=True)
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**rename_arguments(settings, {"limit": ("token_limit",)})[0])
+
     @field_validator("counter", mode="plain")
     @classmethod
     def _counts(cls, counter: Any) -> Any:
@@ -124,7 +116,7 @@ class TokenBudget(PassagePostprocessor):
         return counter
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return keep_within_budget(passages, self.limit, self.counter or CharTokenCounter())
+        return select.keep_within_budget(passages, self.limit, self.counter or CharTokenCounter())
 
 
 class RerankPostprocessor(PassagePostprocessor):
@@ -132,8 +124,8 @@ class RerankPostprocessor(PassagePostprocessor):
 
     Takes nodes of any retriever, best first. A passage is read after its title and headings, at its
     best run of words. ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit)
-    runs out; the rest follow in their order. ``top_n`` keeps this many (0: all).
-    ``retrieval.rerank.scoring.blend`` has the formulas.
+    runs out; the rest follow in their order. ``top_n`` keeps this many (0: all). ``model`` is
+    another name for ``IDX_RAG_V2__RERANK_MODEL``. ``retrieval.rerank.scoring.blend`` has formulas.
 
     By default the first three passages of our searches are scored, and blended by ``linear``. With
     nodes of other retrievers all are scored, and these scores ``replace`` theirs.
@@ -149,10 +141,11 @@ class RerankPostprocessor(PassagePostprocessor):
     """
 
     candidates: int = Field(0, ge=0)
-    blend: BlendName | None = None
+    blend: scoring.BlendName | None = None
     weight: float = Field(0.3, ge=0.0, le=1.0)
     budget_ms: int = Field(0, ge=0)
     top_n: int = Field(0, ge=0)
+    model: str | None = None
     _reranker: Reranker = PrivateAttr()
     _cache: ModelCache | None = PrivateAttr(default=None)
     _clock: Callable[[], float] = PrivateAttr()
@@ -165,11 +158,14 @@ class RerankPostprocessor(PassagePostprocessor):
         clock: Callable[[], float] = time.perf_counter,
         **settings: Any,
     ) -> None:
-        """Take a reranker, by default the shared service's with its cache."""
+        """Take a reranker, by default the shared service's or ``model``, with its cache."""
         super().__init__(**settings)
         if reranker is None:
             parts = shared_service(make_store=True).parts  # nodes may be of other stores
+            parts = parts.with_settings({"rerank_model": self.model}) if self.model else parts
             reranker, cache = parts.reranker, cache or parts.rerank_cache
+        elif self.model:
+            raise InputError("give a reranker or the name of a model, not both")
         self._reranker, self._cache, self._clock = reranker, cache, clock
 
     def _postprocess_nodes(
@@ -180,7 +176,7 @@ class RerankPostprocessor(PassagePostprocessor):
         own = self.callback_manager
         manager = own if own.handlers else LlamaSettings.callback_manager
         query, top_n = query_bundle.query_str, self.top_n or len(nodes)
-        with as_rerank_errors(self._reranker):
+        with scoring.as_rerank_errors(self._reranker):
             name = self._reranker.name
         _dispatcher.event(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=name))
         payload: dict[str, Any] = {
@@ -197,15 +193,16 @@ class RerankPostprocessor(PassagePostprocessor):
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
         has_others = any(passage.chunk.seq < 0 for passage in passages)
-        options = RerankOptions(
-            self.candidates or (len(passages) if has_others else RerankOptions().candidates),
+        options = scoring.RerankOptions(
+            self.candidates
+            or (len(passages) if has_others else scoring.RerankOptions().candidates),
             self.blend or ("replace" if has_others else "linear"),
             self.weight,
             self.budget_ms,
             self.top_n,
         )
         try:
-            outcome = rerank_passages(
+            outcome = scoring.rerank_passages(
                 passages, query or "", self._reranker, self._cache, options, self._clock
             )
         except CatalogError as error:

@@ -19,10 +19,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.instrumentation.events.retrieval import (
-    RetrievalEndEvent,
-    RetrievalStartEvent,
-)
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType
@@ -46,6 +43,7 @@ from catalog.retrieval.shared import shared_service
 from catalog.search_v2.fused_retrievers import LaterSettings
 from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName, link_neighbours
 from catalog.search_v2.retrievers import CatalogRetriever
+from catalog.search_v2.service import llm_of_settings
 
 if TYPE_CHECKING:
     from llama_index.core.prompts.mixin import PromptMixinType
@@ -61,10 +59,10 @@ _dispatcher = get_dispatcher(__name__)
 class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
     """Answer like ``catalog ask``: checked sentences that cite the source nodes, or abstain.
 
-    ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes instead of the
-    configured model. The response's metadata is the whole answer as JSON; its source nodes are the
-    results in order, so that ``[n]`` is the nth. With ``streaming`` the response arrives sentence
-    by sentence. Without a ``service`` the process's shared one is used.
+    ``ask`` are parameters of :class:`AskParams`, such as ``role``. ``llm`` writes, else the model
+    named by ``model``, that of LlamaIndex's ``Settings``, or the configured one. The response's
+    metadata is the whole answer as JSON; its source nodes are the results in order, so that ``[n]``
+    is the nth. With ``streaming`` it arrives by sentences. ``service`` defaults to the shared one.
 
     Examples:
         >>> from catalog.search_v2 import AnswerQueryEngine
@@ -89,6 +87,7 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         ask = search_arguments({"dataset": dataset, **ask}, *own, kind=AskParams)
         self._service, self._is_streaming = service, streaming
         self._llm = None if llm is None else as_language_model(llm)
+        self._default_llm = None if (of := llm_of_settings()) is None else as_language_model(of)
         self._params = AskParams("", **ask)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
@@ -123,7 +122,8 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         """Return the source nodes, and the further events of the answer."""
         service = self._service or shared_service()
         params = replace(self._params, question=query_bundle.query_str)
-        events = answer_events(service, params, llm=self._llm)
+        llm = self._llm or (self._default_llm if params.model is None else None)
+        events = answer_events(service, params, llm=llm)
         _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
@@ -320,14 +320,6 @@ def _cite(node: NodeWithScore) -> str:
     return str(next(filter(None, names), node.node.ref_doc_id or node.node.node_id))
 
 
-_ENGINE_ARGUMENTS = (
-    "llm",
-    "node_postprocessors",
-    "response_synthesizer",
-    "streaming",
-    "callback_manager",
-    "score",
-)
 _SILENT: dict[str, type[BaseSynthesizer]] = {"no_text": NoText, "context_only": ContextOnly}
 _SYNTHESIS = tuple(signature(get_response_synthesizer).parameters)
 
@@ -373,8 +365,9 @@ class QueryEngineBuilderV2:
         """
         writing = {name: arguments.pop(name) for name in _SYNTHESIS if name in arguments}
         arguments = {"dataset_name": dataset_name, **arguments}
-        search = search_arguments(arguments, *_ENGINE_ARGUMENTS, *_SYNTHESIS)
-        model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
+        own = signature(type(self).build_query_engine).parameters
+        search = search_arguments(arguments, *own, *_SYNTHESIS)
+        model = llm or llm_of_settings()
         callbacks = callback_manager or LlamaSettings.callback_manager
         if streaming:
             writing["streaming"] = True

@@ -38,7 +38,7 @@ from catalog.search_v2.fused_retrievers import (
     check_depths,
 )
 from catalog.search_v2.nodes import ScoredPassage, ScoreName, read_nodes, to_nodes, to_question
-from catalog.search_v2.service import find_nodes
+from catalog.search_v2.service import find_nodes, llm_of_settings
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
@@ -218,7 +218,8 @@ def _check_narrow(names: Iterable[str]) -> None:
 class QueryExpansionRetrieverV2(DatasetRetriever):
     """A :class:`DatasetRetriever` that also searches for a language model's other words.
 
-    The model is ``llm``, or else the configured one; :class:`ConfigError` without either. The
+    The model is ``llm``, else that of LlamaIndex's ``Settings``, else the configured one;
+    :class:`ConfigError` without any. The
     query's own lists have the weight ``original_weight``, those of the expansion
     ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
     result already, is not expanded.
@@ -240,7 +241,8 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
         **settings: Any,
     ) -> None:
         super().__init__(dataset, **settings)
-        self._own_llm = None if llm is None else as_language_model(llm)
+        given = llm or llm_of_settings()
+        self._own_llm = None if given is None else as_language_model(given)
 
 
 class CatalogRetriever(LaterSettings[SearchParams], StoreRetriever):

@@ -47,7 +47,7 @@ def paint(monkeypatch):
     """Run the command that the params make; ``--json`` prints the arguments that arrived."""
     verb = Verb("paint", PaintParams, lambda engine, params: dict(vars(params)))
     monkeypatch.setitem(VERBS, "paint", verb)
-    monkeypatch.setattr(verbs, "open_library", lambda *_: FakeLibrary())
+    monkeypatch.setattr(verbs.options, "open_library", lambda *_: FakeLibrary())
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(
         verbs.verb_command("paint", PaintParams, "Paint some walls.", "catalog paint red")

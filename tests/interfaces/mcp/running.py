@@ -39,10 +39,7 @@ def stdio_server(arguments, signs):
 def http_server(arguments, signs, **variables):
     """A server process and its URL; it is ended as Ctrl-C would."""
     server = Forked(
-        arguments,
-        env=environment(signs, **variables),
-        stderr=subprocess.PIPE,
-        text=True,
+        arguments, env=environment(signs, **variables), stderr=subprocess.PIPE, text=True
     )
     with server:
         try:

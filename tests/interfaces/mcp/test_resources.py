@@ -5,14 +5,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from catalog.core.errors import DocumentNotFoundError, StoreBusyError
-from catalog.interfaces.calls import document_dict
-from catalog.interfaces.mcp import (
-    MAX_BYTES,
-    TEMPLATE,
-    document_uri,
-    list_documents,
-    read_document,
-)
+from catalog.interfaces.calls import cut_to_fit
+from catalog.interfaces.mcp import MAX_BYTES, TEMPLATE, document_uri, list_documents, read_document
 from catalog.library.get import DocumentLines, NumberedLine
 from catalog.store.chunks import StoredDocument
 
@@ -42,7 +36,8 @@ class Holding:
         document = StoredDocument(**about | {"path": path, "text": self.texts[path]})
         numbered = enumerate(document.text.split("\n"), start=1)
         lines = tuple(NumberedLine(one, n, n, n) for n, one in numbered)
-        return document_dict(DocumentLines(document, lines, len(lines)), asked["max_bytes"])
+        cut = cut_to_fit(DocumentLines(document, lines, len(lines)), asked["max_bytes"])
+        return cut.to_dict()
 
 
 def read(text, path="a.md"):
@@ -63,7 +58,7 @@ def test_an_address_is_the_template_filled_in_and_reads_its_document(path):
 @pytest.mark.parametrize(
     "uri",
     ["", "catalog://", "catalog://notes", "catalog://notes/", "file:///etc/passwd", "catalog:///a",
-     "catalog://notes/%ff.md", "catalog://my%20notes/b.md", "catalog://my%20notes/a.md%3A3"],
+     "catalog://notes/%ff.md", "catalog://my%20notes/b.md", "catalog://my%20notes/a.md%3A3"]
 )  # fmt: skip
 def test_any_other_address_is_unknown(uri):
     with pytest.raises(MCPError, match="there is no resource") as raised:

@@ -60,10 +60,10 @@ def test_a_command_prints_the_same_with_a_server_and_without(
     store, served, run, monkeypatch, command
 ):
     opened = lambda *_: open_library(store)  # noqa: E731
-    monkeypatch.setattr(verbs, "open_library", opened)
+    monkeypatch.setattr(verbs.options, "open_library", opened)
     run(*command)  # makes the cards and keeps the query's vector
     alone = run(*command)
-    monkeypatch.setattr(verbs, "open_library", no_library)
+    monkeypatch.setattr(verbs.options, "open_library", no_library)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
@@ -73,7 +73,7 @@ def test_a_command_prints_the_same_with_a_server_and_without(
 
 def test_matches_are_bold_on_the_commands_own_terminal(store, served, run, monkeypatch):
     monkeypatch.setattr(verbs, "has_styles", lambda _: True)
-    monkeypatch.setattr(verbs, "open_library", no_library)
+    monkeypatch.setattr(verbs.options, "open_library", no_library)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, None)),
@@ -86,7 +86,7 @@ def test_a_server_with_other_settings_is_not_asked_and_the_command_says_so(
 ):
     asked = []
     opened = lambda *_: asked.append(1) or open_library(store)  # noqa: E731
-    monkeypatch.setattr(verbs, "open_library", opened)
+    monkeypatch.setattr(verbs.options, "open_library", opened)
     with (
         LocalEngine(open_library(store)) as engine,
         served(engine, store, key=settings_key(store, "vault")),

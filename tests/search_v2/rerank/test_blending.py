@@ -63,11 +63,7 @@ def test_replace_is_the_rerankers_own_relevance():
     assert sort_positions(parts, 2) == [1, 0]
 
 
-@given(
-    st.sampled_from(BLENDS),
-    st.lists(st.floats(-50, 50), min_size=1, max_size=20),
-    st.data(),
-)
+@given(st.sampled_from(BLENDS), st.lists(st.floats(-50, 50), min_size=1, max_size=20), st.data())
 def test_passages_that_were_not_scored_follow_in_their_order(name, raws, data):
     scored = data.draw(st.integers(0, len(raws)))
     fused = sorted((abs(raw) for raw in raws), reverse=True)
@@ -77,8 +73,7 @@ def test_passages_that_were_not_scored_follow_in_their_order(name, raws, data):
 
 
 @given(
-    st.sampled_from(["linear", "replace"]),
-    st.lists(st.floats(-20, 20), min_size=1, max_size=10),
+    st.sampled_from(["linear", "replace"]), st.lists(st.floats(-20, 20), min_size=1, max_size=10)
 )
 def test_a_reranker_that_agrees_changes_nothing(name, raws):
     fused = sorted(raws, reverse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
@@ -22,10 +22,6 @@ _SHOWN = 300  # characters of a passage
 app = typer.Typer(
     help="Search a Qdrant collection of other software (IDX_COLLECTION__*).", no_args_is_help=True
 )
-NameOption = Annotated[
-    str | None,
-    Option("--collection", "-c", help="Name of the collection; default: IDX_COLLECTION__NAME."),
-]
 
 
 @app.command("search")
@@ -33,7 +29,6 @@ NameOption = Annotated[
 def search_collection(
     context: typer.Context,
     query: str = Argument(help="Text to search for."),
-    collection: NameOption = None,
     top_k: int | None = Option(
         None, "--top-k", "-k", help="How many passages.", show_default=False
     ),
@@ -56,7 +51,7 @@ def search_collection(
     from catalog.search_v2.collections import CollectionSearch
 
     settings = logged_settings(context)
-    with CollectionSearch(settings, name=collection) as search:
+    with CollectionSearch(settings) as search:
         results = search.search(query, top_k=top_k, filters=filters, threshold=threshold)
     told = stage_lines(results.stages) if explain else [results.stages[-1].note]
     lines = _result_lines(results, columns_of(sys.stdout))
@@ -65,7 +60,7 @@ def search_collection(
 
 @app.command("check")
 @command
-def check_collection(context: typer.Context, collection: NameOption = None) -> Printed:
+def check_collection(context: typer.Context) -> Printed:
     """Check the collection, its fields and the model; exit with 1 if they do not fit.
 
     Examples:
@@ -75,7 +70,7 @@ def check_collection(context: typer.Context, collection: NameOption = None) -> P
     from catalog.search_v2.collections import CollectionSearch
 
     settings = logged_settings(context)
-    with CollectionSearch(settings, name=collection) as search:
+    with CollectionSearch(settings) as search:
         state = search.check()
     return Printed(state, _state_lines(state), code=int(not state["fits"]))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from catalog.core.text import counted
-from catalog.interfaces.cli.options import DatasetOption, Printed, RayOption, command, open_library
+from catalog.interfaces.cli import options
 from catalog.interfaces.cli.output import TerminalProgress
 from catalog.interfaces.terminal import count_passages, describe_origin
 
@@ -45,7 +44,7 @@ DeletionsOption = Annotated[
 
 
 @app.command("build")
-@command
+@options.command
 def build(
     context: typer.Context,
     folder: Path | None = Argument(
@@ -63,8 +62,8 @@ def build(
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
-    ray: RayOption = None,
-) -> Printed:
+    ray: options.RayOption = None,
+) -> options.Printed:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
     An existing dataset keeps the settings it was made with, and its --include and --exclude unless
@@ -76,13 +75,14 @@ def build(
         catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
     is_named = dataset is not None or folder is None
-    if folder is not None and dataset is None:
-        dataset = _name_of(folder)
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    library = open_library(context, make_store=folder is not None, embeds=True, ray=ray)
-    from catalog.library.indexing import Indexer
+    from catalog.library.indexing import Indexer, dataset_name
 
+    if folder is not None and dataset is None:
+        with options.reading_options():
+            dataset = dataset_name(folder)
+    library = options.open_library(context, make_store=folder is not None, embeds=True, ray=ray)
     with library, TerminalProgress() as progress:
         told: dict[str, Any] = {"apply_settings": apply_settings, "progress": progress}
         told |= {"allow_deletions": allow_deletions, "reread": reread or folder is None}
@@ -97,27 +97,18 @@ def build(
     return shown._replace(lines=lines, code=int(shown.code or report.documents == 0))
 
 
-def _name_of(folder: Path) -> str:
-    """Return a dataset's name for a folder or file."""
-    path = folder.expanduser().resolve()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem if path.is_file() else path.name)
-    if not (name := name.strip("-._")[:100]):
-        raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
-    return name
-
-
 @app.command("update")
-@command
+@options.command
 def update(
     context: typer.Context,
-    dataset: DatasetOption = None,
+    dataset: options.DatasetOption = None,
     watch: bool = Option(False, "--watch", help="Keep running and follow the folder's changes."),
     dry_run: bool = Option(False, "--dry-run", help="Show what would be done, and do nothing."),
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
-    ray: RayOption = None,
-) -> Iterator[Printed]:
+    ray: options.RayOption = None,
+) -> Iterator[options.Printed]:
     """Index the changes in a dataset's folder since the last run.
 
     Documents are cut with the settings that the dataset was made with, not those of this call. To
@@ -135,14 +126,14 @@ def update(
     told: dict[str, Any] = {
         "allow_deletions": allow_deletions, "reread": reread, "apply_settings": apply_settings,
     }  # fmt: skip
-    library = open_library(context, embeds=True, ray=ray)
+    library = options.open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
 
     with library:
         indexer, name = Indexer(library), library.chosen_dataset(dataset)
         if dry_run:
             preview = indexer.preview(name, **told)
-            yield Printed(asdict(preview), _preview_lines(preview))
+            yield options.Printed(asdict(preview), _preview_lines(preview))
             return
         if watch:
             from catalog.interfaces.cli.folder_watch import follow
@@ -155,15 +146,15 @@ def update(
 
 
 @app.command("rebuild")
-@command
+@options.command
 def rebuild(
     context: typer.Context,
     keep_settings: bool = Option(
         False, "--keep-settings", help="Keep the settings of each dataset."
     ),
     indexes: bool = Option(False, "--all", help="Only the indexes, from the store."),
-    ray: RayOption = None,
-) -> Printed:
+    ray: options.RayOption = None,
+) -> options.Printed:
     """Read and embed every dataset again, for example with another model.
 
     Documents are cut with the settings of this call, or with --keep-settings as before. With --all
@@ -178,11 +169,11 @@ def rebuild(
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
         from catalog.library.indexing import rebuild_indexes
 
-        with open_library(context) as library, TerminalProgress() as progress:
+        with options.open_library(context) as library, TerminalProgress() as progress:
             done = rebuild_indexes(library, progress=progress)
         lines = [f"{name}: indexes rebuilt, {points:,} points" for name, points in done.items()]
-        return Printed(done, lines)
-    library = open_library(context, embeds=True, ray=ray)
+        return options.Printed(done, lines)
+    library = options.open_library(context, embeds=True, ray=ray)
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
@@ -190,7 +181,7 @@ def rebuild(
     shown = {name: _printed(report) for name, report in reports.items()}
     lines = [line for name, one in shown.items() for line in (f"{name}:", *one.lines)]
     none = ["no dataset to rebuild: create one with 'catalog index build FOLDER'"]
-    return Printed(
+    return options.Printed(
         {name: one.data for name, one in shown.items()},
         lines or none,
         [note for one in shown.values() for note in one.notes],
@@ -199,13 +190,13 @@ def rebuild(
 
 
 @app.command("remove")
-@command
+@options.command
 def remove(
     context: typer.Context,
     dataset: str = Argument(help="Name of the dataset, see 'catalog status'."),
     doc: str | None = Option(None, "--doc", help="Only this document: its path, or #docid."),
     yes: bool = Option(False, "--yes", help="Do not ask."),
-) -> Printed:
+) -> options.Printed:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
     Examples:
@@ -214,7 +205,7 @@ def remove(
     """
     from catalog.library.indexing import Indexer
 
-    with open_library(context) as library:
+    with options.open_library(context) as library:
         indexer = Indexer(library)
         indexer.require_removable(dataset)
         if not yes:
@@ -228,12 +219,12 @@ def remove(
     files = f"; the files stay in {removal.root}" if removal.root else ""
     what = f"{counted(removal.documents, 'document')}, {counted(removal.chunks, 'passage')}"
     notes = [f"note: {note}" for note in removal.notes]
-    return Printed(asdict(removal), [*notes, f"removed {what}{files}"])
+    return options.Printed(asdict(removal), [*notes, f"removed {what}{files}"])
 
 
 @app.command("stats")
-@command
-def stats(context: typer.Context, dataset: DatasetOption = None) -> Printed:
+@options.command
+def stats(context: typer.Context, dataset: options.DatasetOption = None) -> options.Printed:
     """Show the numbers of a dataset: files, passages, languages and folder.
 
     Examples:
@@ -242,9 +233,9 @@ def stats(context: typer.Context, dataset: DatasetOption = None) -> Printed:
     """
     from catalog.library.indexing import Indexer
 
-    with open_library(context) as library:
+    with options.open_library(context) as library:
         counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    return Printed(asdict(counts), _stats_lines(counts))
+    return options.Printed(asdict(counts), _stats_lines(counts))
 
 
 def _stats_lines(stats: DatasetStats) -> Iterator[str]:
@@ -273,7 +264,7 @@ def _stats_lines(stats: DatasetStats) -> Iterator[str]:
         yield f"{name:15} {value}"
 
 
-def _printed(report: SyncReport) -> Printed:
+def _printed(report: SyncReport) -> options.Printed:
     """Print a run's result. It failed if text could not be indexed, or documents were kept unread.
 
     A file that is not text, and never was, is only named.
@@ -288,7 +279,7 @@ def _printed(report: SyncReport) -> Printed:
     is_lost = report.incomplete or report.unfinished or report.kept
     is_bad = is_lost or (report.failed and report.documents == 0)
     data = {**asdict(report), "seconds": round(report.seconds, 3)}
-    return Printed(data, [*lines, _summary(report)], notes, code=int(bool(is_bad)))
+    return options.Printed(data, [*lines, _summary(report)], notes, code=int(bool(is_bad)))
 
 
 def _first(lines: Sequence[str], most: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
@@ -21,7 +21,6 @@ from catalog.interfaces.cli.options import (
     JsonOption,
     Printed,
     command,
-    known_name,
     open_library,
     settings_for,
     variable_of,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from catalog.models.inventory import ModelEntry
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
-CacheKind = Literal["expansion", "rerank", "answer"]
 models = typer.Typer(
     help="Show where the files of models are, and check them.", no_args_is_help=True
 )
@@ -209,27 +207,23 @@ def _models_printed(entries: Sequence[ModelEntry]) -> Printed:
 
 @cache.command("clear")
 @command
-def clear_cache(
-    context: typer.Context,
-    kind: str | None = Option(None, help="Only these: expansion, rerank or answer."),
-) -> Printed:
-    """Clear the cache, or one kind of it; documents and their vectors stay.
+def clear_cache(context: typer.Context) -> Printed:
+    """Clear the cache; documents and their vectors stay.
 
     Examples:
         catalog cache clear
-        catalog cache clear --kind rerank
+        catalog cache clear --json
     """
     from catalog.store import llm_cache
     from catalog.store.database import has_store
 
-    known: tuple[CacheKind, ...] = get_args(CacheKind)
-    kinds = known if kind is None else (known_name("--kind", kind, known),)
-    dropped = dict.fromkeys(kinds, 0)
+    dropped = dict.fromkeys(get_args(llm_cache.Kind), 0)
     if has_store(settings_for(context).settings):
         with open_library(context) as library, library.database.write() as connection:
-            dropped = {one: llm_cache.clear(connection, one) for one in kinds}
-    lines = (f"{name:12}{count:,} dropped" for name, count in dropped.items())
-    return Printed({"dropped": dropped}, lines)
+            dropped = {kind: llm_cache.clear(connection, kind) for kind in dropped}
+    return Printed(
+        {"dropped": dropped}, [f"{kind:12}{count:,} dropped" for kind, count in dropped.items()]
+    )
 
 
 @command

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
 
+from catalog.core.params import MODES, Mode
 from catalog.interfaces.cli.options import (
     DatasetOption,
     Printed,
     command,
-    known_name,
     open_library,
     reading_options,
     require_folder_of,
@@ -25,6 +26,7 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
+    from catalog.evaluation.comparison import PipelineComparison
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.evaluation.metrics import RunScores
     from catalog.evaluation.runs import BackendRun
@@ -46,7 +48,6 @@ RepeatsOption = Annotated[
 ]
 RunsOption = Annotated[Path | None, Option("--runs", help="Folder for TREC run files.")]
 eval_app = typer.Typer(invoke_without_command=True)
-_FAILURES_SHOWN = 5
 
 
 @eval_app.command("answers")
@@ -60,7 +61,7 @@ def eval_answers(
         None, help="openai, ollama, module:function, or none: where the model runs, as for 'ask'."
     ),
     judge: str | None = Option(None, help="Model that checks which nuggets are in the answer."),
-    mode: str = Option("hybrid", help="lexical, vector or hybrid."),
+    mode: Mode = Option("hybrid", help="lexical, vector or hybrid."),
     report: Path | None = Option(None, help="HTML file to write."),
 ) -> Printed:
     """Measure answers: their citations, their support, and abstentions.
@@ -71,19 +72,12 @@ def eval_answers(
         catalog eval answers --golden notes.jsonl -d notes
         catalog eval answers --golden notes.jsonl --report answers.html
     """
-    from catalog.core.params import MODES, AskParams
-    from catalog.evaluation.answer_runs import (
-        answer_run_dict,
-        answer_run_lines,
-        make_job,
-        run_answers,
-        write_answer_report,
-    )
+    from catalog.core.params import AskParams
+    from catalog.evaluation import answer_runs
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.retrieval.search import Searcher
 
-    known_mode = known_name("--mode", mode, MODES)
     require_folder_of(report)
     queries = read_golden(golden)
     with open_library(context) as library:
@@ -91,13 +85,13 @@ def eval_answers(
         library.require_dataset(name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
-        params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
-        job = make_job(Searcher(library), queries, name, params, judge)
+        params = AskParams("", dataset=dataset, agent=agent, model=model, mode=mode)
+        job = answer_runs.make_job(Searcher(library), queries, name, params, judge)
         with TerminalProgress() as progress:
-            run = run_answers(job, progress=progress, now=time.time)
+            run = answer_runs.run_answers(job, progress=progress, now=time.time)
     if report is not None:
-        write_answer_report(run, queries, report)
-    return Printed(answer_run_dict(run), answer_run_lines(run))
+        answer_runs.write_answer_report(run, queries, report)
+    return Printed(answer_runs.answer_run_dict(run), answer_runs.answer_run_lines(run))
 
 
 @command
@@ -133,28 +127,20 @@ def compare(
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
     """
     from catalog.evaluation import gates, summary
-    from catalog.evaluation.comparison import compare_runs, require_known_names
-    from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
-    from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
+    from catalog.evaluation.metrics import require_metric
     from catalog.evaluation.report import write_report
 
     with reading_options():
         wanted = [gates.parse_gate(text) for text in fail_if or ()]
-        metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
+        more = [*map(require_metric, metric or ())]
     require_folder_of(report)
     queries = read_golden(golden)
     with open_library(context) as library:
-        job = _Job(library, library.chosen_dataset(dataset), queries, top_k, repeats, runs)
-        before, after = job.ask([baseline, candidate])
-        for run in (before, after):
-            require_known_names(run, queries, job.documents())
-        warnings = find_label_warnings(queries, library.database, job.dataset)
-        comparison = compare_runs(
-            before, after, queries, job.allowed, metrics=metrics, warnings=warnings
-        )
-        job.record(before, comparison.baseline_scores)
-        job.record(after, comparison.candidate_scores)
+        name = library.chosen_dataset(dataset)
+        job = Measurement(library, name, queries, top_k, repeats, runs)
+        with redirect_stdout(sys.stderr):  # output of a search is not our answer
+            comparison = job.compare(baseline, candidate, *more)
     results = [gate.decide(comparison) for gate in wanted]
     failed = [result.gate.text for result in results if result.failed]
     told = summary.comparison_dict(comparison)
@@ -226,10 +212,12 @@ def evaluate(
         else:
             _index_collection(library, beir, name := dataset or beir.resolve().name)
         specs = _stage_specs(library) if each_stage else specs
-        job = _Job(library, name, queries, top_k, repeats, runs)
+        job = Measurement(library, name, queries, top_k, repeats, runs)
         records = job.earlier(specs) if reuse else {}
         missing = [spec for spec in specs if spec not in records]
-        for spec, run in zip(missing, job.ask(missing) if missing else (), strict=True):
+        with redirect_stdout(sys.stderr):
+            done = job.ask(missing) if missing else ()
+        for spec, run in zip(missing, done, strict=True):
             records[spec] = job.record(run, score_run(run, queries, job.allowed))
         warnings = find_label_warnings(queries, library.database, name)
     found = [records[spec] for spec in specs]
@@ -238,10 +226,9 @@ def evaluate(
 
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
-    from catalog.core.params import MODES
-
-    named: Sequence[str] = [known_name("--mode", mode, MODES) for mode in modes or ()]
-    named = named if modes or backends else MODES
+    for mode in {*(modes or ())}.difference(MODES):
+        raise typer.BadParameter(f"{mode!r}; one of {', '.join(MODES)}", param_hint="--mode")
+    named = modes or (() if backends else MODES)
     specs = ["v2" if mode == "hybrid" else mode for mode in named]
     return list(dict.fromkeys([*specs, *(backends or ())]))
 
@@ -284,12 +271,11 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
         )
     with TerminalProgress() as progress:
         report = Indexer(library).build(corpus, dataset, progress=progress)
-    failed = report.failed[:_FAILURES_SHOWN]
-    for told in [*report.notes, *(f"{it.outcome}: {it.path}: {it.reason}" for it in failed)]:
+    for told in [*report.notes, *(f"{one.path}: {one.reason}" for one in report.failed[:5])]:
         complain(told)
 
 
-class _Job(NamedTuple):
+class Measurement(NamedTuple):
     """Queries to ask of a dataset, how deep, and how often again; ``folder`` is for TREC files."""
 
     library: Library
@@ -297,7 +283,8 @@ class _Job(NamedTuple):
     queries: GoldenSet
     top_k: int
     repeats: int
-    folder: Path | None
+    folder: Path | None = None
+    is_shown: bool = True
 
     def documents(self) -> list[str]:
         """Return the names of the dataset's documents."""
@@ -312,7 +299,23 @@ class _Job(NamedTuple):
 
         return find_allowed_documents(self.library.database, self.dataset, query)
 
-    def ask(self, specs: list[str]) -> list[BackendRun]:
+    def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
+        """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
+        from catalog.evaluation import comparison, golden, metrics
+
+        queries, (before, after) = self.queries, self.ask([baseline, candidate])
+        for run in (before, after):
+            comparison.require_known_names(run, queries, self.documents())
+        warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
+        shown = (*metrics.SHOWN_METRICS, *more)
+        compared = comparison.compare_runs(
+            before, after, queries, self.allowed, metrics=shown, warnings=warnings
+        )
+        self.record(before, compared.baseline_scores)
+        self.record(after, compared.candidate_scores)
+        return compared
+
+    def ask(self, specs: Sequence[Any]) -> list[BackendRun]:
         """Put every query to the backends of these specs; return their runs, in order."""
         from catalog.core.errors import StoreBusyError
         from catalog.evaluation.backends import Backends
@@ -322,11 +325,9 @@ class _Job(NamedTuple):
         database, dataset = self.library.database, self.dataset
         self.library.require_dataset(dataset)
         corpus = corpus_digest(database, dataset)
-        with (
-            Backends(self.library, dataset, tell=complain) as backends,
-            redirect_stdout(sys.stderr),  # output of a search is not our answer
-            TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
-        ):
+        shown = TerminalProgress() if self.is_shown else nullcontext()
+        tell = complain if self.is_shown else logging.getLogger(__name__).info
+        with Backends(self.library, dataset, tell=tell) as backends, shown as progress:
             runs = run_backends(
                 [backends.load(spec) for spec in specs],
                 self.queries,

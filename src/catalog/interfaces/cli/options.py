@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
@@ -28,9 +28,7 @@ DatasetOption = Annotated[
 RayOption = Annotated[
     str | None,
     Option(
-        "--ray",
-        help="Embed on a Ray cluster: its address, auto, or local.",
-        show_default=False,
+        "--ray", help="Embed on a Ray cluster: its address, auto, or local.", show_default=False
     ),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
@@ -41,7 +39,6 @@ HEED_ROLE = frozenset(
     )
 )
 """The commands that a process bound to a role may run."""
-NameT = TypeVar("NameT", bound=str)
 
 
 class Printed(NamedTuple):
@@ -94,14 +91,6 @@ def reading_options() -> Iterator[None]:
         yield
     except InputError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def known_name(option: str, value: str, names: Sequence[NameT]) -> NameT:
-    """Return the name equal to an option's value; end the command for an unknown value."""
-    for name in names:
-        if name == value:
-            return name
-    raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
 
 
 def variable_of(name: str) -> str:

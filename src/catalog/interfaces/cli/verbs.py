@@ -20,16 +20,7 @@ from typer import Argument, Option
 from catalog.core import params
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.files import home_folder, settings_key
-from catalog.interfaces.cli.options import (
-    JsonOption,
-    Printed,
-    StoreOptions,
-    command,
-    open_library,
-    require_folder_of,
-    settings_for,
-    store_options,
-)
+from catalog.interfaces.cli import options
 from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
 from catalog.interfaces.plain_text import safe
 
@@ -45,12 +36,12 @@ def verb_command(
     ``more`` are options that only change the printed form, named as in ``terminal.Form``, or
     ``out``, the file to write to.
     """
-    more["json"] = JsonOption
+    more["json"] = options.JsonOption
 
     def command(context: typer.Context, **values: Any) -> None:
         form = {name: values.pop(name) for name in more}
         out: Path | None = form.pop("out", None)
-        require_folder_of(out)
+        options.require_folder_of(out)
         form["explain"] = values.get("explain", False)
         arguments = {name: value for name, value in values.items() if value is not None}
         try:
@@ -150,13 +141,13 @@ def _print_answer(
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
     call = {"verb": verb, "arguments": arguments, "form": form, "streamed": streamed}
-    printed = _ask_server(store_options(context), call)
+    printed = _ask_server(options.store_options(context), call)
     if printed is None:
         from catalog.core.retrieval_events import asked_at
         from catalog.interfaces.calls import LocalEngine
         from catalog.interfaces.terminal import Form, render, stream_answer
 
-        with asked_at("cli"), LocalEngine(open_library(context)) as engine:
+        with asked_at("cli"), LocalEngine(options.open_library(context)) as engine:
             if streamed:
                 for part in stream_answer(engine.answer_events(arguments), Form(**form)):
                     if isinstance(part, str):
@@ -192,32 +183,27 @@ def _write_now(text: str) -> None:
     sys.stdout.flush()
 
 
-def _ask_server(store: StoreOptions, call: dict[str, Any]) -> _Texts | None:
+def _ask_server(store: options.StoreOptions, call: dict[str, Any]) -> _Texts | None:
     """Return the output of the store's server; ``None`` without one of the same settings."""
-    from catalog.interfaces.home_socket import (
-        OtherSettingsError,
-        ServerGoneError,
-        ask_server,
-        socket_of,
-    )
+    from catalog.interfaces import home_socket
 
     home = home_folder(store.home)
-    if not socket_of(home).exists():
+    if not home_socket.socket_of(home).exists():
         return None
     message: dict[str, Any] = {}
     try:
-        for message in ask_server(home, settings_key(home, store.preset), call):
+        for message in home_socket.ask_server(home, settings_key(home, store.preset), call):
             _write_now(message.get("write", ""))
         return message["out"], message["err"], message["code"]
-    except OtherSettingsError:
+    except home_socket.OtherSettingsError:
         complain(f"the server of {home} has other settings, so this command answers without it")
-    except ServerGoneError:
+    except home_socket.ServerGoneError:
         pass
     return None
 
 
-@command
-def agents(context: typer.Context) -> Printed:
+@options.command
+def agents(context: typer.Context) -> options.Printed:
     """List the agents that --agent can name, and what each says.
 
     Examples:
@@ -227,7 +213,8 @@ def agents(context: typer.Context) -> Printed:
     from catalog.core.agents import agent_places, read_agent
     from catalog.core.settings.loading import flatten
 
-    settings, rows, lines = settings_for(context).settings, list[dict[str, Any]](), list[str]()
+    settings = options.settings_for(context).settings
+    rows, lines = list[dict[str, Any]](), list[str]()
     for name, path in agent_places(settings).items():
         told = read_agent(settings, name).model_dump(mode="json", exclude_defaults=True)
         rows.append({"name": name, "file": None if path is None else str(path), "agent": told})
@@ -236,4 +223,4 @@ def agents(context: typer.Context) -> Printed:
         lines += (f"    {key} = {value}" for key, value in flatten(told))
     if len(rows) == 1:
         lines.append("To add an agent, write [agents.NAME] in the settings.")
-    return Printed(rows, lines)
+    return options.Printed(rows, lines)

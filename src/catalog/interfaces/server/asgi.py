@@ -118,9 +118,7 @@ def build_app(
     server = catalog_server(engine, workers, with_answers=with_answers, roles=serve.roles())
     mcp, running = mcp_asgi(server, serve)
 
-    routes: list[BaseRoute] = [
-        Route(PATH, endpoint=guard_app(mcp, address, serve)),
-    ]
+    routes: list[BaseRoute] = [Route(PATH, endpoint=guard_app(mcp, address, serve))]
     if page is not None:
         from catalog.interfaces.server.page.site import page_routes
 

@@ -20,25 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from catalog import __version__
+from catalog.core import errors
 from catalog.core.answers import AnswerShape, Artifact
 from catalog.core.arguments import argument_names, build_model, params_model, problems_message
-from catalog.core.errors import (
-    ArtifactSchemaError,
-    CatalogError,
-    ConfigError,
-    DocumentNotFoundError,
-    EngineLockedError,
-    InputError,
-    LLMBusyError,
-    LLMError,
-    LLMTimeoutError,
-    NotReadyError,
-    ServingError,
-    StoreBusyError,
-    StoreError,
-    StoreUnreachableError,
-    UnknownDatasetError,
-)
 from catalog.core.params import BrowseParams, GetParams, Params, SearchParams, edge_fields
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
@@ -68,6 +52,7 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
 _MAX_NAME = 60
 _FIELDS = (*edge_fields(SearchParams), *edge_fields(BrowseParams))
 _LISTS = {name for one in _FIELDS if one.takes_list for name in (one.name, *one.aliases)}
+_NAMED = f"{edge_fields(GetParams)[0].help} Write # as %23."
 _ABOUT_EVENTS = (
     "The answer. With application/x-ndjson one event per line: results, each sentence when it is "
     "checked, then the whole answer or an error."
@@ -225,9 +210,9 @@ class ApiState:
         self.readiness.require()
         try:
             await self.workers.run(self.engine.check_store)
-        except StoreError as error:
+        except errors.StoreError as error:
             _LOG.warning("not ready: %s", error)
-            raise NotReadyError("the store cannot be read; see the server's log") from error
+            raise errors.NotReadyError("the store cannot be read; see the server's log") from error
 
     async def respond(self, verb: str, arguments: Mapping[str, Any]) -> Response:
         """Return the engine's answer as JSON."""
@@ -248,7 +233,7 @@ class ApiState:
                 while event is not None:
                     yield json_text(event.to_dict()) + "\n"
                     event = await self.workers.run(step)
-            except CatalogError as error:
+            except errors.CatalogError as error:
                 body = error_body(type(error).__name__, str(error))
                 yield json_text({"event": "error", **body}) + "\n"
 
@@ -268,20 +253,13 @@ async def _check_address(request: Request) -> None:
     counts = Counter(name for name, _ in request.query_params.multi_items())
     for name, count in counts.items():
         if request.method == "POST":  # a role that is not heeded would show what it may not see
-            raise InputError(f"{name[:_MAX_NAME]} is in the address: put it in the body")
+            raise errors.InputError(f"{name[:_MAX_NAME]} is in the address: put it in the body")
         if count > 1 and name not in _LISTS:
-            raise InputError(f"{name[:_MAX_NAME]} occurs {count} times: send it once")
+            raise errors.InputError(f"{name[:_MAX_NAME]} occurs {count} times: send it once")
 
 
 async def _reference(
-    reference: Annotated[
-        str,
-        Path(
-            description="dataset:path, path or #docid (as %23docid). A suffix selects a part: "
-            ":12-20 for lines (or pages, cells, paragraphs), :1:05-1:18 for times.",
-            examples=["notes:guides/backup.md:3-5"],
-        ),
-    ],
+    reference: Annotated[str, Path(description=_NAMED, examples=["notes:guides/backup.md:3-5"])],
 ) -> str:
     return reference
 
@@ -363,13 +341,21 @@ def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
     return app
 
 
-_STATUS: tuple[tuple[int, tuple[type[CatalogError], ...]], ...] = (
-    (404, (DocumentNotFoundError, UnknownDatasetError)),
-    (400, (InputError,)),
-    (409, (ConfigError,)),
-    (503, (StoreBusyError, StoreUnreachableError, EngineLockedError, ServingError)),
-    (503, (LLMBusyError, LLMTimeoutError)),
-    (502, (LLMError,)),
+_STATUS: tuple[tuple[int, tuple[type[errors.CatalogError], ...]], ...] = (
+    (404, (errors.DocumentNotFoundError, errors.UnknownDatasetError)),
+    (400, (errors.InputError,)),
+    (409, (errors.ConfigError,)),
+    (
+        503,
+        (
+            errors.StoreBusyError,
+            errors.StoreUnreachableError,
+            errors.EngineLockedError,
+            errors.ServingError,
+        ),
+    ),
+    (503, (errors.LLMBusyError, errors.LLMTimeoutError)),
+    (502, (errors.LLMError,)),
 )
 _MAX_MESSAGE = 2000  # characters, of one that may repeat an address
 _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: notes")
@@ -391,7 +377,7 @@ class ErrorShape(Frozen):
     error: ErrorDetail
 
 
-def http_status(error: CatalogError) -> int:
+def http_status(error: errors.CatalogError) -> int:
     """Return 400 or 404 for a wrong call, 409 if the server is not set up for it.
 
     502 is for a model that failed or gave a meaningless answer, 503 for a temporary error.
@@ -402,16 +388,16 @@ def http_status(error: CatalogError) -> int:
 def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Make the app of these routes answer every error with :class:`ErrorShape`."""
     app.state.routes = routes
-    app.add_exception_handler(CatalogError, _answer_catalog_error)
+    app.add_exception_handler(errors.CatalogError, _answer_catalog_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(Exception, _answer_defect)
 
 
 async def _answer_catalog_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, CatalogError)
+    assert isinstance(error, errors.CatalogError)
     body = error_body(type(error).__name__, str(error)[:_MAX_MESSAGE])
-    if isinstance(error, ArtifactSchemaError):
+    if isinstance(error, errors.ArtifactSchemaError):
         body["error"]["draft"] = error.draft
     return json_response(http_status(error), body)
 

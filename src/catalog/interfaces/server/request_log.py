@@ -17,14 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
 
@@ -60,12 +53,12 @@ class ServerMetrics:
     def __init__(
         self, pending: Callable[[], int] = lambda: 0, is_ready: Callable[[], bool] = lambda: True
     ) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        counter = partial(Counter, namespace="catalog", registry=self._registry)
-        gauge = partial(Gauge, namespace="catalog", registry=self._registry)
+        self._registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self._registry)
+        counter = partial(prometheus.Counter, namespace="catalog", registry=self._registry)
+        gauge = partial(prometheus.Gauge, namespace="catalog", registry=self._registry)
         self._requests = counter("requests", "Requests answered.", ("route", "method", "status"))
-        histogram = partial(Histogram, namespace="catalog", registry=self._registry)
+        histogram = partial(prometheus.Histogram, namespace="catalog", registry=self._registry)
         self._seconds = histogram("request_seconds", "How long.", ("route",), buckets=_SECONDS)
         self.running = gauge("requests_running", "Not answered yet.")
         self._questions = counter("questions", "Questions by outcome.", ("verb", "edge", "outcome"))
@@ -91,7 +84,9 @@ class ServerMetrics:
 
     async def respond(self) -> Response:
         """Answer with all of it in the text format 0.0.4."""
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(
+            prometheus.generate_latest(self._registry), media_type=CONTENT_TYPE_PLAIN_0_0_4
+        )
 
 
 @dataclass

@@ -20,12 +20,7 @@ from catalog.core.errors import InputError, NotReadyError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.user_search import Ranking
 from catalog.evaluation.backends import Backends, SearchBackend
-from catalog.evaluation.golden import (
-    GoldenQuery,
-    Judgement,
-    Preference,
-    find_allowed_documents,
-)
+from catalog.evaluation.golden import GoldenQuery, Judgement, Preference, find_allowed_documents
 from catalog.evaluation.golden_files import changing_golden, describe_problems, load_golden, next_id
 from catalog.evaluation.judging import add_judgement, add_preference
 from catalog.library.names import roles_in_force

@@ -183,10 +183,7 @@ def _link(target: str, own: str, state: State) -> dict[str, str | int | float]:
 
 
 def _page(
-    engine: LocalEngine,
-    state: State,
-    document: dict[str, Any],
-    passage: Mapping[str, Any] | None,
+    engine: LocalEngine, state: State, document: dict[str, Any], passage: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], View | None]:
     """Return the text of one page, and the page drawn with boxes over the cited lines."""
     file = find_document_file(engine, document["source_doc_id"])

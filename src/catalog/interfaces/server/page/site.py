@@ -14,16 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from markupsafe import escape
+from starlette import responses
 from starlette.applications import Starlette
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    RedirectResponse,
-    Response,
-    StreamingResponse,
-)
 from starlette.routing import Route
 
 from catalog.core.errors import CatalogError, InputError
@@ -144,7 +138,7 @@ class Site:
             Route("/page.png", self.page, methods=["GET"]),
         ]
 
-    async def search(self, request: Request) -> Response:
+    async def search(self, request: Request) -> responses.Response:
         """Show results, documents and facets for the state in the address.
 
         The box is sent before the search ends, so that the browser draws it and loads its style in
@@ -168,15 +162,15 @@ class Site:
                 log_bug("GET /", error)
                 yield _encode(_END.format("an internal error; the server's log has its place"))
 
-        return StreamingResponse(write(), media_type="text/html")
+        return responses.StreamingResponse(write(), media_type="text/html")
 
-    async def workbench(self, request: Request) -> Response:
+    async def workbench(self, request: Request) -> responses.Response:
         """Show a page for comparing and judging, or keep what its form sends."""
         module_name, view, save = _WORKBENCH[request.url.path]
         module = import_module(f"{__package__}.{module_name}")
         if request.method == "GET":
 
-            def make() -> Response:
+            def make() -> responses.Response:
                 shown = getattr(module, view)(self._bench, request.query_params.multi_items())
                 template = f"{request.url.path[1:]}.html.j2"
                 return render(request, template, shown, shown.get("status", 200))
@@ -190,7 +184,7 @@ class Site:
             return address
 
         try:
-            return RedirectResponse(await self._run(keep), 303)
+            return responses.RedirectResponse(await self._run(keep), 303)
         except CatalogError as error:
             message, back = str(error)[:2000], _own_path(form.get("back", "/"))
             # The browser has what was typed, but a page of an earlier server cannot be sent again.
@@ -198,7 +192,7 @@ class Site:
             shown = {"message": message, "back": back, "is_typed": is_typed}
             return render(request, "error.html.j2", shown, http_status(error))
 
-    async def export(self, request: Request) -> Response:
+    async def export(self, request: Request) -> responses.Response:
         """Give out the file of a golden set."""
 
         def find() -> Path:
@@ -210,37 +204,37 @@ class Site:
         file = await self._run(find)
         if not file.is_file():
             raise HTTPException(404, "there is no such golden set")
-        return FileResponse(file, media_type="application/jsonl", filename=file.name)
+        return responses.FileResponse(file, media_type="application/jsonl", filename=file.name)
 
-    async def report(self, request: Request) -> Response:
+    async def report(self, request: Request) -> responses.Response:
         """Show the report of two recorded runs, which has its style inside and no script."""
         from catalog.interfaces.server.page.sets import runs_report
 
         before, after = (request.query_params.get(name, "") for name in ("before", "after"))
         page = await self._run(lambda: runs_report(self._bench, before, after))
-        return HTMLResponse(page, headers={"content-security-policy": _REPORT_POLICY})
+        return responses.HTMLResponse(page, headers={"content-security-policy": _REPORT_POLICY})
 
-    async def media(self, request: Request) -> Response:
+    async def media(self, request: Request) -> responses.Response:
         """Give out a recording, or the part that a ``Range`` asks for; an HTML file for a frame."""
         name = request.query_params.get("doc", "")
         file = await self._run(partial(find_document_file, self.engine, name))
         if file.suffix.lower() in FRAMED:
             page = await self._run(file.read_bytes)
-            return Response(_INNER.sub(b"<no-", page), headers=_FRAME)
+            return responses.Response(_INNER.sub(b"<no-", page), headers=_FRAME)
         if not (kind := media_kind(file)):
             raise HTTPException(404, "that document has no recording")
-        return FileResponse(file, media_type=kind)
+        return responses.FileResponse(file, media_type=kind)
 
-    async def page(self, request: Request) -> Response:
+    async def page(self, request: Request) -> responses.Response:
         """Give out a page of a PDF as a picture."""
         name, number = (request.query_params.get(key, "") for key in ("doc", "page"))
         file = await self._run(partial(find_document_file, self.engine, name))
         if file.suffix.lower() != ".pdf" or not _NUMBER.fullmatch(number):
             raise HTTPException(404, "that document has no such page")
         drawn = await self._run(partial(draw_page, file, int(number)))
-        return Response(drawn.png, media_type="image/png")
+        return responses.Response(drawn.png, media_type="image/png")
 
-    async def login(self, request: Request) -> Response:
+    async def login(self, request: Request) -> responses.Response:
         """Ask for the token, and give a browser that knows it a cookie."""
         target = _own_path(request.query_params.get("next", "/"))
         if request.method == "GET":
@@ -251,7 +245,7 @@ class Site:
         known = [one for one in self.tokens if hmac.compare_digest(one.encode(), sent.encode())]
         if not known:
             return render(request, "login.html.j2", {"next": target, "is_wrong": True}, 401)
-        response = RedirectResponse(target, 303)
+        response = responses.RedirectResponse(target, 303)
         response.set_cookie(
             PASS,
             page_pass(known[0]),
@@ -261,10 +255,10 @@ class Site:
         )
         return response
 
-    async def logout(self, request: Request) -> Response:
+    async def logout(self, request: Request) -> responses.Response:
         """Take the browser's cookie back."""
         await read_form(request)
-        response = RedirectResponse(LOGIN, 303)
+        response = responses.RedirectResponse(LOGIN, 303)
         response.delete_cookie(PASS)
         return response
 
@@ -273,10 +267,10 @@ class Site:
             return await self.workers.run(work)
 
 
-def render(request: Request, template: str, view: View, status: int = 200) -> Response:
+def render(request: Request, template: str, view: View, status: int = 200) -> responses.Response:
     """Return a page; ``view`` is what its template shows."""
     page = _template(template).render(page={**_common(request), **view})
-    return HTMLResponse(_encode(page), status)
+    return responses.HTMLResponse(_encode(page), status)
 
 
 def _template(name: str) -> Template:
@@ -330,14 +324,14 @@ def _asset_bytes(name: str) -> tuple[bytes, str]:
     return content, sha256(content).hexdigest()[:12]
 
 
-async def _asset(request: Request) -> Response:
+async def _asset(request: Request) -> responses.Response:
     if (name := request.path_params["name"]) not in _ASSETS:
         raise HTTPException(404, "no such file")
     headers = {"cache-control": f"max-age={_YEAR}, immutable"}
-    return Response(_asset_bytes(name)[0], headers=headers, media_type=_ASSETS[name])
+    return responses.Response(_asset_bytes(name)[0], headers=headers, media_type=_ASSETS[name])
 
 
-async def _show_error(request: Request, error: Exception) -> Response:
+async def _show_error(request: Request, error: Exception) -> responses.Response:
     if isinstance(error, HTTPException):
         status, message = error.status_code, error.detail
     else:

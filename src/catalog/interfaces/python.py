@@ -1,0 +1,141 @@
+"""The verbs as Python functions, on the store of the effective settings (``catalog config``).
+
+Import them from :mod:`catalog.search_v2`. They share one open service for the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from catalog.core.arguments import takes
+from catalog.core.errors import InputError
+from catalog.core.params import BrowseParams, GetParams
+from catalog.core.settings import get_settings
+from catalog.ingest.sync_report import SyncReport
+from catalog.interfaces.calls import get_lines
+from catalog.interfaces.cli.output import TerminalProgress
+from catalog.library.browse import DocumentCatalog
+from catalog.library.indexing import Indexer, Removal, RunOptions, dataset_name
+from catalog.library.names import roles_in_force
+from catalog.models.model_files import require_models
+from catalog.retrieval.shared import shared_service
+
+if TYPE_CHECKING:
+    from catalog.core.results import CatalogPage
+    from catalog.evaluation.comparison import PipelineComparison
+    from catalog.library.get import DocumentLines
+    from catalog.library.library import Library
+
+
+def index(
+    folder: str | PathLike[str] | None = None,
+    *,
+    dataset: str | None = None,
+    include: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    show_progress: bool = False,
+    **options: Unpack[RunOptions],
+) -> SyncReport:
+    """Index a folder or file as a dataset, or what changed in it, like ``catalog index build``.
+
+    Without a ``folder`` that of the dataset is looked at again; without a ``dataset`` it is named
+    after the folder. It continues an interrupted run; ``show_progress`` writes to standard error.
+    What could not be read is in ``report.failed``. Raises as :meth:`Indexer.build`.
+
+    Examples:
+        >>> from catalog import search_v2
+        >>> report = search_v2.index("notes")
+        >>> report.documents, report.added, report.failed
+        (5, 0, ())
+    """
+    library = _own_library("index", make_store=folder is not None)
+    with TerminalProgress() if show_progress else nullcontext() as progress:
+        options.setdefault("progress", progress)
+        if folder is None:
+            return Indexer(library).update(library.chosen_dataset(dataset), **options)
+        root = Path(folder).expanduser()
+        globs = {"include": _listed(include), "exclude": _listed(exclude)}
+        return Indexer(library).build(root, dataset or dataset_name(root), **globs, **options)
+
+
+@takes(GetParams)
+def get(params: GetParams) -> DocumentLines:
+    """Return a document, or the lines, pages, cells or seconds of it that its reference names.
+
+    Examples:
+        >>> from catalog.search_v2 import get
+        >>> get("keys.md:8-8", dataset="notes").text
+        'Rotate the API keys every ninety days with the keys command.'
+    """
+    return get_lines(shared_service().library, params)
+
+
+@takes(BrowseParams)
+def browse(params: BrowseParams) -> CatalogPage:
+    """Return which documents there are: a page of ``entries``, and the ``total``.
+
+    Examples:
+        >>> from catalog.search_v2 import browse
+        >>> [entry.path for entry in browse(dataset="notes", tags=["ops"]).entries]
+        ['keys.md']
+    """
+    return DocumentCatalog(shared_service().library).query(**vars(params))
+
+
+def compare(
+    golden: str | PathLike[str],
+    *,
+    dataset: str | None = None,
+    baseline: Any = "v1",
+    candidate: Any = "v2",
+    top_k: int = 100,
+    repeats: int = 2,
+    show_progress: bool = False,
+) -> PipelineComparison:
+    """Ask two searches the labelled queries of a file, like ``catalog compare``, and test them.
+
+    ``baseline`` and ``candidate`` are what the command takes, or your own function, retriever or
+    query engine. Both runs are recorded. The result has a ``verdict``, ``metrics`` and ``deltas``.
+
+    Examples:
+        >>> from catalog.search_v2 import compare
+        >>> compare("questions.jsonl", dataset="notes", baseline="lexical").outcome
+        'too few to tell'
+    """
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.interfaces.cli.measure import Measurement
+
+    library, queries = _own_library("compare"), read_golden(Path(golden))
+    name = library.chosen_dataset(dataset)
+    job = Measurement(library, name, queries, top_k, repeats, is_shown=show_progress)
+    return job.compare(baseline, candidate)
+
+
+def remove(dataset: str, doc: str | None = None) -> Removal:
+    """Remove a dataset from the store, or only the document ``doc`` of it; the files stay.
+
+    Examples:
+        >>> from catalog import search_v2
+        >>> report = search_v2.index("notes/guides")
+        >>> search_v2.remove("guides").documents
+        1
+    """
+    indexer = Indexer(_own_library("remove"))
+    return indexer.remove(dataset) if doc is None else indexer.remove_document(dataset, doc)
+
+
+def _own_library(verb: str, *, make_store: bool = False) -> Library:
+    """Return the shared library; raise :class:`InputError` where a role is in force."""
+    if roles_in_force(get_settings(), None):
+        raise InputError(f"a role is in force (IDX_ANSWERS__ROLE), which {verb} does not heed")
+    if verb == "index":
+        require_models(get_settings(), rerank=False)  # before a store is made in vain
+    return shared_service(make_store=make_store).library
+
+
+def _listed(globs: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    return (globs,) if isinstance(globs, str) else None if globs is None else tuple(globs)
