@@ -13,8 +13,7 @@ from qdrant_protocol import qdrant_protocol
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(
-        "catalog.search_v2.collections.get_model",
-        lambda *_, **__: EmbeddingModel(WordEncoder()),
+        "catalog.search_v2.collections.get_model", lambda *_, **__: EmbeddingModel(WordEncoder())
     )
     with qdrant_protocol(monkeypatch) as running:
         fill(running.client)

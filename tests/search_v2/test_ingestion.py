@@ -216,11 +216,7 @@ class Seen(TransformComponent):
 def test_the_prefix_step_acts_on_plain_nodes_in_anybodys_pipeline():
     seen = Seen()
     pipeline = IngestionPipeline(
-        transformations=[
-            SentenceSplitter(),
-            EmbeddingPrefixTransform(prefix="passage: "),
-            seen,
-        ]
+        transformations=[SentenceSplitter(), EmbeddingPrefixTransform(prefix="passage: "), seen]
     )
     document = Document(
         text="Rotate them.", metadata={"file_name": "key rotation.md", "title": "Keys"}

@@ -164,9 +164,7 @@ def told(preferred):
 def test_keywords_prefer_passages_that_contain_them_and_more_so_as_written():
     texts = {"a": "Nothing of it.", "b": "Rotating a key.", "c": "Rotate keys."}
     found = passages(
-        texts,
-        lexical=[("b", 3.0), ("c", 2.0)],
-        vector=[("a", 0.9), ("b", 0.8), ("c", 0.7)],
+        texts, lexical=[("b", 3.0), ("c", 2.0)], vector=[("a", 0.9), ("b", 0.8), ("c", 0.7)]
     )
     # b 2 + 1, a 2, c 1 + 2/3; all words: +3, as written: +3 more, each times 2
     assert told(found) == [("b", 3.0), ("a", 2.0), ("c", 1 + 2 / 3)]

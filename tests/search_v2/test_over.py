@@ -28,11 +28,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from catalog.core.errors import EngineError, InputError, StageFailedError
 from catalog.embedding.model import EmbeddingModel
 from catalog.search.embed_model import ResilientEmbedding
-from catalog.search_v2 import (
-    CatalogRetriever,
-    DistinctText,
-    HybridRetrieverFactoryV2,
-)
+from catalog.search_v2 import CatalogRetriever, DistinctText, HybridRetrieverFactoryV2
 from fakes import WordEncoder
 from small_documents import NOTES
 from stores import service_of

@@ -59,9 +59,7 @@ def json_text(value: Any) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return the text, cut to ``width`` columns with an ellipsis if it is longer."""
-    if cell_len(text) <= width:
-        return text
-    return f"{set_cell_size(text, width - 1).rstrip()}…"
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def wrap(

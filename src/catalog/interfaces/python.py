@@ -1,7 +1,4 @@
-"""The verbs as Python functions, on the store of the effective settings (``catalog config``).
-
-Import them from :mod:`catalog.search_v2`. They share one open service for the process.
-"""
+"""The verbs as functions of :mod:`catalog.search_v2`, on the store of the effective settings."""
 
 from __future__ import annotations
 
@@ -58,7 +55,8 @@ def index(
         if folder is None:
             return Indexer(library).update(library.chosen_dataset(dataset), **options)
         root = Path(folder).expanduser()
-        globs = {"include": _listed(include), "exclude": _listed(exclude)}
+        both = {"include": include, "exclude": exclude}  # a pattern alone, or several
+        globs: Any = {k: (v,) if isinstance(v, str) else v and tuple(v) for k, v in both.items()}
         return Indexer(library).build(root, dataset or dataset_name(root), **globs, **options)
 
 
@@ -135,7 +133,3 @@ def _own_library(verb: str, *, make_store: bool = False) -> Library:
     if verb == "index":
         require_models(get_settings(), rerank=False)  # before a store is made in vain
     return shared_service(make_store=make_store).library
-
-
-def _listed(globs: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    return (globs,) if isinstance(globs, str) else None if globs is None else tuple(globs)

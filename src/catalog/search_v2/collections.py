@@ -381,8 +381,7 @@ class CollectionRetriever(StoreRetriever):
 
 def _open_client(settings: Settings) -> QdrantClient:
     chosen, rag = settings.collection, settings.rag_v2
-    url = chosen.url or rag.qdrant_url
-    if url is None:
+    if (url := chosen.url or rag.qdrant_url) is None:
         raise ConfigError("no Qdrant server is set: IDX_COLLECTION__URL=http://host:6333")
     # do not send the key of one server to another
     key = chosen.api_key or (rag.qdrant_api_key if chosen.url in (None, rag.qdrant_url) else None)

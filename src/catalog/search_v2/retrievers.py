@@ -179,8 +179,7 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
             k_lex=self._depths["k_lex"] or parts.rag.fts_top_k,
             k_dense=self._depths["k_dense"] or parts.rag.vector_top_k,
         )
-        legs = make_legs(query.parts)
-        if not legs:
+        if not (legs := make_legs(query.parts)):
             raise QueryError(f"the typed query has no part for mode {request.mode}")
         if self._expands and not query.is_typed:
             expander = parts.expander_of(self._own_llm) if self._own_llm else parts.expander

@@ -203,10 +203,7 @@ texts = st.text(max_size=200) | st.lists(
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.builds(ExpansionLine, st.sampled_from([*LENGTHS]), texts), max_size=12),
-    texts,
-)
+@given(st.lists(st.builds(ExpansionLine, st.sampled_from([*LENGTHS]), texts), max_size=12), texts)
 def test_every_kept_line_is_within_the_limits(lines, query):
     kept, dropped = filter_lines(lines, query, PROMPT)
     assert len(kept) + len(dropped) == len(lines)

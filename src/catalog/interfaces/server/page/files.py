@@ -145,8 +145,7 @@ def draw_page(file: Path, page: int, cited: str = "") -> DrawnPage:
     """
     status = file.stat()
     key = (file, status.st_mtime_ns, status.st_size, page)
-    drawn = _DRAWN.get((*key, cited))
-    if drawn is None:
+    if (drawn := _DRAWN.get((*key, cited))) is None:
         message = f"page {page} of {file.name} cannot be drawn"
         if time.monotonic() - (_FAILED.get(key) or -_AGAIN) < _AGAIN:
             raise DocumentNotFoundError(message)

@@ -97,7 +97,7 @@ def page_routes(
     own = Site(engine, workers, serve.tokens(), compared, golden).routes()
     shows = {CatalogError: _show_error, HTTPException: _show_error}
     app = Starlette(routes=own, exception_handlers=shows)
-    app.state.library = engine.library
+    app.state.engine = engine
     alone = serve.model_copy(update={"allowed_origins": ()})  # no other site's page reads this one
     is_open = frozenset([LOGIN, *(f"/assets/{name}" for name in _ASSETS)])
     guarded = guard_app(_with_headers(app), address, alone, open_paths=is_open, login=LOGIN)
@@ -284,7 +284,7 @@ def _common(request: Request) -> View:
         "address": f"{request.url.path}?{request.url.query}".rstrip("?"),
         "assets": {name: f"/assets/{name}?{_asset_bytes(name)[1]}" for name in _ASSETS},
         "has_pass": PASS in request.cookies,
-        "has_role": bool(roles_in_force(request.app.state.library.settings, None)),
+        "has_role": bool(roles_in_force(request.app.state.engine.library.settings, None)),
     }
 
 
