@@ -379,18 +379,6 @@ def test_a_broken_metadata_file_makes_no_document_visible(library, folder):
     assert public(library) == set()
 
 
-def test_a_new_file_with_a_broken_sidecar_fails_each_run_until_it_is_mended(library, folder):
-    put(folder, {"a.txt": "A walrus.", "new.txt": "An otter.", "new.txt.meta.yaml": "tags: [a"})
-    age(folder)
-    for report in (build(library, folder), Indexer(library).update("notes")):
-        assert (report.documents, report.kept, report.unfinished) == (1, 0, 1)
-        [failure] = report.failed
-        assert "new.txt.meta.yaml cannot be read: " in failure.reason
-    put(folder, {"new.txt.meta.yaml": "tags: [a]"})
-    report = Indexer(library).update("notes")
-    assert (report.documents, report.unfinished, report.failed) == (2, 0, ())
-
-
 def test_a_level_that_cannot_be_read_in_a_metadata_file_is_unreadable(library, folder):
     _, documents = each_in_a_folder(folder, UNREADABLE_LEVELS.values())
     report = build(library, folder)

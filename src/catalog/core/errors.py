@@ -132,7 +132,7 @@ class TransientReadError(ReadError):
 
 
 class CutShortError(TransientReadError):
-    """The file lost its end, is being written, or has a broken sidecar: nothing is removed."""
+    """The file is still being written, or lost its end: its text is read, nothing is removed."""
 
 
 class StoreError(CatalogError):

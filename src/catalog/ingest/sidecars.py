@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from catalog.core.documents import MetadataValue, Modality, ParsedDocument
-from catalog.core.errors import CutShortError, ReadError
+from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_yaml
@@ -185,7 +185,7 @@ class Sidecars:
         """Return the sidecars' fields for a document of the file at ``path``, strongest first.
 
         The sidecar of a recording, picture or document also applies to the texts made from it.
-        Raises ``CutShortError`` if one of the files cannot be read.
+        Raises ``ReadError`` if one of the files cannot be read.
         """
         media = str(document.metadata.get("media_file", path))
         files = self._of_file(path) + [one for one in (media + SIDECAR,) if one in self._files]
@@ -228,7 +228,8 @@ class Sidecars:
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
         if isinstance(fields := self._load(file), ReadError):
-            raise CutShortError(f"{file} cannot be read: {fields}")
+            reason = f"{file} cannot be read, so its documents keep their last state: {fields}"
+            raise type(fields)(reason)
         return fields
 
     def _parse(self, file: str) -> dict[str, MetadataValue] | ReadError:

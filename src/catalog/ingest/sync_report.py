@@ -31,8 +31,8 @@ class Failure:
 class SyncReport:
     """The outcome of a run; ``documents``, ``chunks`` and ``files`` are the dataset's now.
 
-    ``incomplete`` documents are not all embedded, ``unfinished`` files are cut short or have a
-    broken sidecar, ``kept`` documents could not be read. ``left_out`` files have no indexed text.
+    ``incomplete`` documents are not all embedded, ``unfinished`` files cut short, ``kept``
+    documents could not be looked at. ``left_out`` files have no text in the index.
     """
 
     failed: tuple[Failure, ...]
