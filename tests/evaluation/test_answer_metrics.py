@@ -15,6 +15,7 @@ from catalog.evaluation.answer_metrics import (
 )
 from catalog.evaluation.golden import Span
 from evaluation.stubs import golden, question
+from tables import table
 
 
 def passage(n, path, text=""):
@@ -67,18 +68,7 @@ def test_a_question_that_failed_is_neither_answered_nor_abstained_from():
     assert scores_of(question(1, kind="unanswerable", expected=[]), None) == {"AbstainR": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("span", "holds"),
-    [
-        ({"text": "14 days"}, True),
-        ({"text": "15 days"}, False),
-        ({"start": 199, "end": 230}, True),
-        ({"start": 200, "end": 230}, False),
-        ({"line_start": 20, "line_end": 21}, True),
-        ({"line_start": 21, "line_end": 22}, False),
-        ({"time_start": 0, "time_end": 9}, False),
-    ],
-)
+@table("span, holds")
 def test_a_passage_holds_a_span_by_its_words_or_its_place(span, holds):
     assert holds_span(PASSAGES[0], "right.md", Span(**span)) is holds
     assert not holds_span(PASSAGES[0], "other.md", Span(**span))

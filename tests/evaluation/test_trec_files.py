@@ -7,6 +7,7 @@ from ir_measures import read_trec_run
 
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.backends import read_run, write_run
+from tables import table
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 ids = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8)
@@ -91,17 +92,7 @@ def test_a_run_that_lists_a_document_twice_for_a_query_is_refused(tmp_path, agai
         read_run(path)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "q1 Q0 a.md 1 0.5",
-        "q1 Q0 two words.md 1 0.5 tag",
-        "q1 Q0 a.md 1 high tag",
-        "q1 Q0 a.md 1 nan tag",
-        "q1 Q0 a.md 1 inf tag",
-        '{"id": "q1"}',
-    ],
-)
+@table("bad")
 def test_a_line_that_is_not_trecs_is_named_by_its_number(tmp_path, bad):
     path = written(tmp_path, f"q1 Q0 a.md 1 2 tag\n\n{bad}\n")
     with pytest.raises(GoldenSetError, match=r"theirs\.run line 3 "):

@@ -12,6 +12,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import WordEncoder, open_library
 from growth import assert_linear
+from tables import table
 
 SECRET = "confidentiality: secret\n"
 BLANK_PDF = """%PDF-1.4
@@ -206,18 +207,7 @@ def test_a_program_s_date_counts_after_the_author_s(library, folder):
     assert known(library, "a.html")[1]["modified"].startswith("2025-02-03")
 
 
-@pytest.mark.parametrize(
-    ("original", "text", "body"),
-    [
-        ("sub/report.pdf", ".converted/sub/report.pdf.md", "A walrus.\n"),
-        ("sub/photo.png", "sub/.converted/photo.png.md", "A walrus.\n"),
-        ("photo.png", "photo.png.md", "A walrus.\n"),
-        ("talk.mp4", "said.md", "---\nsource_file: talk.mp4\n---\n[00:01] A walrus.\n"),
-        ("talk.mp4", "talk.en.srt", "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"),
-        ("talk.mp3", "talk.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nA walrus.\n"),
-        ("talk.mp4", "talk_frames/frame_01m12s.md", "# Visual Frame at 01:12\n\nA walrus.\n"),
-    ],
-)
+@table("original, text, body")
 def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     library, folder, original, text, body
 ):

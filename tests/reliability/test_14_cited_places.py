@@ -17,6 +17,7 @@ from catalog.library.indexing import Indexer
 from fakes import open_library
 from outlook_file import outlook_message
 from reliability.opened_file import open_at, read_text
+from tables import table
 from workbooks import workbook
 
 WORDS = ("quarry", "lantern", "meadow", "orchard", "pebble", "walnut", "thistle", "harbour")
@@ -509,17 +510,7 @@ def test_moved_lines_are_cited_at_their_new_place_under_the_same_ids(tmp_path):
         assert (line, cite()) == (2, (4, chunk_id))
 
 
-@pytest.mark.parametrize(
-    ("reference", "told"),
-    [
-        ("page.html:1-3", "page.html has lines 22-"),
-        ("paper.pdf:99", "paper.pdf has pages 1-8, not 99-99"),
-        ("deck.pptx:2", "deck.pptx has slides 1-15, not 2-2"),
-        ("cells.ipynb:2:90-99", "cells.ipynb has no text in those lines of cell 2"),
-        ("subtitles.srt:9:00:00", "subtitles.srt has no speech at that time"),
-        ("notes.md:1:05", "notes.md counts lines: a part is notes.md:12-20"),
-    ],
-)
+@table("reference, told")
 def test_what_is_not_there_is_reported_in_the_same_unit(engine, reference, told):
     with pytest.raises(InputError) as error:
         engine.ask("get", {"reference": reference, "dataset": "notes"})

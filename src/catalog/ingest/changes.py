@@ -209,8 +209,7 @@ class FolderChanges:
 
         Its size, times and inode decide; in doubt, a hash of its bytes.
         """
-        entry = self.stored.entries.get(file.path)
-        if entry is None:
+        if (entry := self.stored.entries.get(file.path)) is None:
             return "it is new"
         if (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
             return "its size or date changed"

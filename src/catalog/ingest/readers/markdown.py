@@ -81,8 +81,7 @@ def plain_title(markup: str) -> str:
     text = _LINK.sub(r"\1", _LINK.sub(r"\1", text))  # also a link round an image
     text = _SCRIPT.sub(lambda it: CLOSED if it[1] else RAISED if it[2] == "p" else LOWERED, text)
     text = _MARKS.sub(lambda mark: mark["address"] or mark["lean"] or mark["bold"] or "", text)
-    text = write_scripts(text)
-    return one_line(html.unescape(text).translate(_SHOW))
+    return one_line(html.unescape(write_scripts(text)).translate(_SHOW))
 
 
 _OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
