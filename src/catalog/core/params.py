@@ -243,6 +243,7 @@ class AskParams(_Narrowed, _Answerer):
     Examples:
         >>> from catalog.search_v2 import ask
         >>> print(ask("when do backups run", dataset="notes", docs=["guides/*"]).text)
+        These documents may not answer it. Closest:
         Backups run at midnight and are kept for thirty days. [1]
     """
 
