@@ -54,8 +54,8 @@ NO_PASSAGE = "no passage was found"
 _CONSTANT, _CONFIDENCE, _READ, _SHARE = 0.684, 0.5, 0.093, 0.376
 _STATEMENTS = 8  # that the cross-encoder reads: more made no difference
 _UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
-# Chosen on 100 questions about 65 files; of 13 so answered of 60 about 61 others, 12 had a right
-# first statement, and so were 6 of 40 that no file answers (docs/evidence/abstention.md).
+# Score plus lead, chosen on questions about 65 files. About 61 others, 13 of 60 questions with an
+# answer have it, 12 of them rightly, and 6 of 40 without one (docs/evidence/abstention.md).
 _SURE, _COMPARED, _LOOKED_UP = 6.0, 2, 8
 _HOW = re.compile(r"\bhow \w+", re.I)  # many, long, often: no text has to have these
 _NEARLY = 1e-4  # to 0 and 1, for the logit
@@ -98,7 +98,7 @@ def find_absent(service: Searcher, search: SearchParams, results: SearchResults)
     parts = chain.from_iterable((one.text, one.title, one.path) for one in results)
     absent = []
     for word in find_missing(search.query, list(parts))[:_LOOKED_UP]:
-        asked = replace(search, query=word, mode="lexical", top_k=1, rerank=False)
+        asked = replace(search, query=word, mode="lexical", top_k=1, rerank=False, expand=False)
         found = service.run(asked)
         told = any(f"{word!r} is in no passage searched" in note for note in found.notes)
         absent += [word] if told or not found.results else []

@@ -203,9 +203,8 @@ def _events(
                     "".join(one.cited_as) or f"[{one.citations[0]}]" for one in extracted[:2]
                 )
                 notes.append(f"{one} and {other} say different things: {conflict[1]}")
-            cited = sources.of(extracted)
-            answer = replace(answer, sentences=extracted, citations=cited, notes=tuple(notes))
-            answer = replace(answer, certainty=certainty)
+            answer = replace(answer, sentences=extracted, citations=sources.of(extracted))
+            answer = replace(answer, notes=tuple(notes), certainty=certainty)
     missing = find_missing(asked, cited_parts(answer)) if answer.citations else ()
     left = ", ".join(word for word in missing if word not in absent)
     notes = [f'no document mentions "{word}"' for word in absent]

@@ -137,7 +137,7 @@ class Answer:
 
 _SHAPE: dict[str, Any] = {"question": str, "answer": str, "abstained": bool, "reason": str | None}
 _SHAPE |= {"abstention": Abstained | None} | get_type_hints(Answer)
-_SHAPE |= {"abstained": bool, "results": tuple[SearchResult, ...]}
+_SHAPE |= {"abstained": bool, "results": tuple[SearchResult, ...]}  # as to_dict gives them
 _SHAPE |= {"datasets": tuple[str, ...], "mode": Mode}
 _SHAPE |= {name: (value, ...) for name, value in _SHAPE.items()}
 _ABOUT = "An answer in sentences that cite ``results`` by rank, or the reason for no answer."

@@ -80,8 +80,9 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
             f"{kept} is left from an earlier restore: move it away, or --force to delete it"
         )
     with ExitStack() as held, draft_beside(store) as draft:
-        # with no log beside it, nobody writes it: then SQLite need not make one there
-        _copy(copy, draft, is_still=not Path(f"{copy}-wal").exists())
+        # without a log next to it nobody writes it, so SQLite need not make one there
+        is_still = not any(Path(f"{copy}-{log}").exists() for log in ("wal", "journal"))
+        _copy(copy, draft, is_still=is_still)
         _require_sound(draft, copy)
         opened = closing(Database(URL.create("sqlite", database=str(draft))))
         with opened as database, database.write() as connection:  # no index is derived of it
