@@ -16,8 +16,8 @@ from catalog.ingest.sync_report import SyncReport
 from catalog.interfaces.calls import get_lines
 from catalog.interfaces.cli.output import TerminalProgress
 from catalog.library.browse import DocumentCatalog
-from catalog.library.indexing import Indexer, Removal, RunOptions, dataset_name
-from catalog.library.names import roles_in_force
+from catalog.library.indexing import Indexer, Removal, RunOptions
+from catalog.library.names import dataset_name, roles_in_force
 from catalog.models.model_files import require_models
 from catalog.retrieval.shared import shared_service
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from typing import TypedDict, Unpack
 from catalog.core.errors import (
     CatalogError,
     ConfigError,
-    InputError,
     SourceError,
     StoreError,
     install_command,
@@ -57,15 +55,6 @@ class Removal:
     documents: int
     chunks: int
     notes: tuple[str, ...]
-
-
-def dataset_name(folder: Path) -> str:
-    """Return a dataset's name for a folder or file; raise :class:`InputError` if it has none."""
-    path = folder.expanduser().resolve()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem if path.is_file() else path.name)
-    if not (name := name.strip("-._")[:100]):
-        raise InputError(f"{folder} gives no name: name the dataset with --dataset")
-    return name
 
 
 class RunOptions(TypedDict, total=False):

@@ -28,6 +28,8 @@ from catalog.store.manifest import list_record_files, paths_of_files, paths_of_r
 from catalog.store.restriction import read_stamps
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sqlalchemy import Connection
 
     from catalog.core.settings import Settings
@@ -386,6 +388,15 @@ class Names:
                 whole = self.documents.whole(self.resolve(name))
                 paths |= {one: None for one in whole if prefix is None or f"{prefix}{one}" != name}
         return Or((tree, Condition("path", Op.IN, tuple(paths)))) if paths else tree
+
+
+def dataset_name(folder: Path) -> str:
+    """Return a dataset's name for a folder or file; raise :class:`InputError` if it has none."""
+    path = folder.expanduser().resolve()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem if path.is_file() else path.name)
+    if not (name := name.strip("-._")[:100]):
+        raise InputError(f"{folder} gives no name: name the dataset with --dataset")
+    return name
 
 
 def keep_whole(

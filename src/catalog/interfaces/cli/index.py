@@ -77,12 +77,14 @@ def build(
     is_named = dataset is not None or folder is None
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
-    from catalog.library.indexing import Indexer, dataset_name
+    from catalog.library.names import dataset_name
 
     if folder is not None and dataset is None:
         with options.reading_options():
             dataset = dataset_name(folder)
     library = options.open_library(context, make_store=folder is not None, embeds=True, ray=ray)
+    from catalog.library.indexing import Indexer  # after a missing model is told
+
     with library, TerminalProgress() as progress:
         told: dict[str, Any] = {"apply_settings": apply_settings, "progress": progress}
         told |= {"allow_deletions": allow_deletions, "reread": reread or folder is None}

@@ -196,7 +196,7 @@ def _models_printed(entries: Sequence[ModelEntry]) -> Printed:
         place, dim = entry.source or entry.origin or "missing", str(entry.dim or "")
         rows.append((mark, entry.name, entry.kind, entry.provider, place, size, hashes, dim))
         if entry.problem:
-            known = entry.name in entry.problem
+            known = entry.name in entry.problem[: len(entry.name) + 12]  # else in a path
             problems.append(entry.problem if known else f"{entry.name}: {entry.problem}")
         elif entry.sha256:
             told = f"no hash is known; the weights have SHA-256 {entry.sha256}"

@@ -141,8 +141,7 @@ def _print_answer(
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     streamed = verb == "ask" and not form["json"] and sys.stdout.isatty()
     call = {"verb": verb, "arguments": arguments, "form": form, "streamed": streamed}
-    printed = _ask_server(options.store_options(context), call)
-    if printed is None:
+    if (printed := _ask_server(options.store_options(context), call)) is None:
         from catalog.core.retrieval_events import asked_at
         from catalog.interfaces.calls import LocalEngine
         from catalog.interfaces.terminal import Form, render, stream_answer
