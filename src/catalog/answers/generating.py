@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,41 +49,9 @@ if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
 
 
-SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = {
-    "blueprint": {
-        "# Overview": "what is {topic}",
-        "## Goals": "what are the goals of {topic}",
-        "## Architecture": "what is the architecture of {topic}",
-        "## Features": "which features does {topic} have",
-        "## Risks": "what are the risks of {topic}",
-        "## Next Steps": "what are the next steps for {topic}",
-    },
-    "pdr": {
-        "# Summary": "what is {topic}",
-        "## Problem": "which problem does {topic} solve",
-        "## Users": "who are the users of {topic}",
-        "## Requirements": "what are the requirements of {topic}",
-        "## Design": "what is the design of {topic}",
-        "## Constraints": "what are the limits of {topic}",
-        "## Open Questions": "which questions about {topic} are open",
-    },
-    "workflow": {
-        "# Purpose": "what is the purpose of {topic}",
-        "## Roles": "who is responsible for {topic}",
-        "## Inputs": "what is needed before {topic}",
-        "## Steps": "what are the steps of {topic}",
-        "## Outputs": "what is the result of {topic}",
-        "## Exceptions": "what can fail in {topic}",
-    },
-    "build-plan": {
-        "# Scope": "what is {topic}",
-        "## Milestones": "what are the milestones of {topic}",
-        "## Tasks": "what are the tasks of {topic}",
-        "## Dependencies": "what does {topic} depend on",
-        "## Testing": "how is {topic} tested",
-        "## Risks": "what are the risks of {topic}",
-    },
-}
+SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = tomllib.loads(  # type: ignore[assignment]
+    files("catalog.answers").joinpath("schemas.toml").read_text("utf-8")
+)
 """Of each kind, its headings in order, and the question that finds what a section is made of."""
 MAX_TOKENS: Mapping[ArtifactKind, int] = dict(zip(SCHEMAS, (1600, 2000, 1200, 1600), strict=True))
 """How long a model may write each kind, in its tokens."""
