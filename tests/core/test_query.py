@@ -240,7 +240,7 @@ def test_a_long_query_is_cut_between_words():
     found = parsed("alpha bet gamma", 12)
     assert found.text == "alpha bet"
     assert found.notes == ("query cut from 15 to 10 characters",)
-    assert parsed("word " * 2000).notes == ("query cut from 9,999 to 2,000 characters",)
+    assert parsed("lex: " + "word " * 2000).notes[0] == "query cut from 10,004 to 2,000 characters"
     assert parsed("alpha bet gamma", 9).text == "alpha bet"
     assert parsed("alpha bet gamma", 10).text == "alpha bet"
 
@@ -300,3 +300,13 @@ def test_more_phrases_than_anybody_types_are_words():
     assert (many.required, "one more" in many.text) == ((), True)
     with pytest.raises(QueryError, match="can exclude at most"):
         parsed("key " + " ".join(f"-word{'x' * number}" for number in range(MOST_PHRASES + 1)))
+
+
+def test_the_cut_of_a_pasted_text_keeps_both_ends():
+    pasted = f"{'the log of a day ' * 40}ValueError: last"
+    found = parsed(pasted, 200)
+    assert (found.text[:16], found.text[-16:]) == ("the log of a day", "ValueError: last")
+    assert 180 < len(found.text) <= 200
+    assert found.notes == (f"query cut from {len(pasted)} to {len(found.text)} characters",)
+    unspaced = parsed("x " * 40 + "図" * 400, 200).text
+    assert (len(unspaced) <= 200, unspaced[-90:]) == (True, "図" * 90)

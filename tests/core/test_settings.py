@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalog.core.agents import load_agent, read_agent
+from catalog.core.agents import read_agent
 from catalog.core.errors import ConfigError
 from catalog.core.files import default_home, home_folder, settings_key
 from catalog.core.settings import LLMSettings, RAGv2Settings, get_settings, load_settings
@@ -154,7 +154,7 @@ def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path, monkeypatch)
     (tmp_path / "agents").mkdir()
     agent = tmp_path / "agents" / "you.toml"
     agent.write_text("persona = 'kind'\n", encoding="utf-8-sig")
-    assert load_agent(agent).persona == "kind"
+    assert read_agent(settings, "you").persona == "kind"
 
 
 def test_lists_are_texts_with_marks_between_or_json(monkeypatch):

@@ -32,6 +32,7 @@ from embedding_server import (
     status,
 )
 from fakes import DIM, WordEncoder
+from tables import table
 
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "cohere"])
 TEXTS = [f"walrus number {number}" for number in range(6)]
@@ -270,7 +271,7 @@ def test_no_error_holds_the_key_the_texts_or_what_the_server_said(server, fault)
         ("rag_v2", "rerank_api_key"),
     ],
 )
-@pytest.mark.parametrize("odd", ["\n", " ", "ü"])
+@table("odd")
 def test_a_key_that_no_header_can_hold_is_refused_unseen(section, name, odd):
     with pytest.raises(ConfigError, match=rf"{section}\.{name}") as raised:
         load_settings(overrides={section: {name: f"{KEY}{odd}"}})

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -206,7 +207,9 @@ def test_the_newest_of_equal_runs_is_reused(database):
 
 def test_a_run_is_found_by_how_its_id_starts(database, monkeypatch):
     ids = iter(["aab111", "aac222", "b%_333"])
-    monkeypatch.setattr("catalog.evaluation.run_records.new_run_id", lambda: next(ids))
+    monkeypatch.setattr(
+        "catalog.evaluation.run_records.uuid4", lambda: SimpleNamespace(hex=next(ids))
+    )
     for _ in range(3):
         keep(database, a_run())
     assert require_run(database, "aab").id == "aab111"

@@ -18,6 +18,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.pdf.reader import PdfReader
+from tables import table
 
 WIDTH, HEIGHT = 600, 800
 
@@ -95,17 +96,7 @@ def runs(*parts: tuple[str, float, float], x: float = 60, y: float = 600):
     return draw
 
 
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ([("and 10", 10, 0), ("6", 7, 4), (" stitches", 10, 0)], "and 10^6 stitches"),
-        ([("some H", 10, 0), ("2", 7, -2), ("O, and more", 10, 0)], "some H_2O, and more"),
-        ([("of catechu", 10, 0), ("18", 6, 4), (". Tanning", 10, 0)], "of catechu [18]. Tanning"),
-        ([("a length of 10", 10, 0), ("\u22123", 7, 4), (" m", 10, 0)], "a length of 10^−3 m"),
-        ([("T", 30, 0), ("HE ROPE is long and old", 10, 0)], "THE ROPE is long and old"),
-        ([("S", 10, 0), ("MALL ", 7, 0), ("and large letters", 10, 0)], "SMALL and large letters"),
-    ],
-)
+@table("parts, expected")
 def test_raised_and_lowered_letters_are_marked(
     parts: list[tuple[str, float, float]], expected: str
 ) -> None:

@@ -1,7 +1,5 @@
 """Words that decide: names, rare words, and queries of one or two keywords."""
 
-import unicodedata
-
 import pytest
 
 from builders import make_database, put
@@ -42,31 +40,7 @@ def test_a_query_of_one_or_two_words_without_a_stop_word_has_keywords(query, key
     assert keywords_of(query) == keywords
 
 
-@pytest.mark.parametrize(
-    ("words", "text", "is_written"),
-    [
-        (("keys",), "All KEYS rotate.", True),  # case does not count
-        (("Keys",), "Rotate a key, or keyring.", False),
-        (("api", "keys"), "Keys of the API.", True),
-        (("api", "keys"), "Keys alone.", False),
-        (("IT",), "The IT department.", True),  # but it does for a stop word in capitals
-        (("IT",), "Do it now. It works, with itself.", False),
-        (("rerere.enabled",), "Set rerere.enabled to true.", True),
-        (("rerere.enabled",), "Set rererexenabled, or rerere enabled.", False),
-        (("c++",), "Written in C++.", True),
-        (("-O2",), "Compile with -O2.", True),
-        (("-O2",), "Press the O2 valve.", False),
-        (("-force",), "Say --force.", False),
-        (("-40",), "It is \u221240 outside.", True),
-        (("°C",), "At 40°C.", True),
-        (("names defined",), "The names\ndefined here.", True),  # a phrase
-        (("names defined",), "Names are defined here.", False),
-        (("図書館",), "市立図書館で本を読む。", True),
-        (("図書室",), "市立図書館で本を読む。", False),
-        (("café",), unicodedata.normalize("NFD", "The Café is open."), True),
-        (("도서관",), unicodedata.normalize("NFD", "시립도서관입니다."), True),
-    ],
-)
+@table("words, text, is_written")
 def test_words_as_they_are_written(words, text, is_written):
     for one in (chunk(text), chunk("-", title=text), chunk("-", headings=(text,))):
         assert (how_written(one, words) == 1) is is_written
@@ -271,3 +245,29 @@ def test_the_bonus_of_words_is_reported_and_part_of_the_score(nine):
     # times the weight 2: half of the rarity 1, for it is no name, and 3 + 3 for the word as written
     assert first.bonus == pytest.approx(2 * 0.5 + 2 * 6)
     assert first.score == sum(part.contribution for part in first.contributions) + first.bonus
+
+
+NAMED = {
+    "notes/plans/zeta-report.md": "# Forecast\n\nThe numbers of April.\n",
+    "notes/other.md": "The report of spring, and a report of summer.\n",
+    "notes/tools.md": "A kitchen scale weighs flour.\n",
+} | {f"notes/kitchen/{name}.md": f"How to cook {name}.\n" for name in ("rice", "kale", "peas")}
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+@table("query, path")
+def test_the_name_of_a_file_finds_it_first(query, path, mode):
+    assert service_of(NAMED).search(query, dataset="notes", mode=mode)[0].path == path
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+@pytest.mark.parametrize("frames", [5, 25, 100])
+def test_the_one_rare_name_of_a_pasted_text_decides(frames, mode):
+    files = {f"notes/{n}.md": f"Module {n} and its handler return step {n}." for n in range(30)}
+    files["notes/error.md"] = "A PaletteMissingError says that a theme lacks its colours."
+    lines = (f'File "/srv/module_{n}.py", in step_{n}\n handler_{n}()\n' for n in range(frames))
+    pasted = "".join(lines) + "app.errors.PaletteMissingError: no palette"
+    results = service_of(files).search(pasted, dataset="notes", mode=mode)
+    assert results[0].path == "error.md"
+    cut = [stage.note for stage in results.stages if "query cut" in (stage.note or "")]
+    assert len(cut) == (len(pasted) > 2000)

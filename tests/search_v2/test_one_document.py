@@ -38,16 +38,7 @@ def test_answers_from_many_documents_hold_three_passages_of_each_at_most(service
     assert sorted(paths(service, doc_ids=["long.md", "other.md"])) == sorted(paths(service))
 
 
-@pytest.mark.parametrize(
-    "confined",
-    [
-        {"doc_ids": ["long.md"]},
-        {"doc_ids": ["zoo:long.md"]},
-        {"filters": {"path": "long.md"}},
-        {"filters": {"path": "long.md", "file_type": "md"}},
-        {"doc_ids": ["long.md", "other.md"], "filters": {"path": "long.md"}},
-    ],
-)
+@table("confined")
 def test_an_answer_confined_to_one_document_is_filled_from_it(service, confined):
     found = paths(service, **confined)
     assert set(found) == {"long.md"}

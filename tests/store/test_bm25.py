@@ -110,6 +110,7 @@ def test_the_best_of_many_have_scores_of_double_precision_in_their_order(
                     *np.repeat(words, counts[row]).tolist(),
                     *["x"] * int(lengths[row] - sum(counts[row])),
                 ],
+                [],
             )
             for row in some.tolist()
         )
@@ -290,7 +291,7 @@ def test_parts_merge_into_what_a_fresh_build_gives() -> None:
     texts = {1: "flour salt", 2: "salt salt", 3: "oil", 4: "flour", 5: "water salt oil"}
 
     def built(*seqs: int) -> Part:
-        return build_part((seq, 0, texts[seq].split()) for seq in seqs)
+        return build_part((seq, 0, texts[seq].split(), [f"{seq}"]) for seq in seqs)
 
     merged = merge_parts([built(1, 2), built(3)._replace(live=np.array([False])), built(4, 5)])
     for one, other in zip(merged, built(1, 2, 4, 5), strict=True):
@@ -326,7 +327,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The row numbers of passages that are analysed from now on."""
     seen: list[int] = []
 
-    def noted(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
+    def noted(passages: Iterable[tuple[int, int, Sequence[str], Sequence[str]]]) -> Part:
         found = list(passages)
         seen.extend(seq for seq, *_ in found)
         return build_part(found)

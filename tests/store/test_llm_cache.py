@@ -94,8 +94,8 @@ def test_what_expired_is_dropped_of_the_kind_named(database):
     save(database, now=100.0, kind="rerank", b="1")
     save(database, now=101.0, kind="rerank", c="1")
     with database.write() as connection:
-        assert llm_cache.drop_expired(connection, "rerank", before=99.0) == 0
-        assert llm_cache.drop_expired(connection, "rerank", before=100.0) == 1
+        assert llm_cache.clear(connection, "rerank", before=99.0) == 0
+        assert llm_cache.clear(connection, "rerank", before=100.0) == 1
     assert keys(database) == {"a", "c"}
 
 

@@ -18,6 +18,7 @@ from catalog.store.database import Database, find_store, require_store
 from catalog.store.filter_sql import among
 from catalog.store.schema import documents, meta
 from fakes import open_library
+from tables import table
 
 
 @pytest.fixture
@@ -166,15 +167,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(url, tmp_path, encodi
         Database(made, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("rest", "says"),
-    [
-        ("@127.0.0.1:1/x?passwrd=3", "passwrd"),
-        ("@127.0.0.1:1/x?connect_timeout=abc", "connect_timeout"),
-        ("@127.0.0.1:bad/x", "database's address cannot be read"),
-        ("@TAIL@127.0.0.1:1/x", "%40"),
-    ],
-)
+@table("rest, says")
 def test_a_wrong_address_is_one_sentence_without_the_password(tmp_path, rest, says):
     with pytest.raises(ConfigError, match=says) as raised:
         Database(f"postgresql://u:swordfish{rest}", tmp_path)

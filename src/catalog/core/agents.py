@@ -92,11 +92,6 @@ def check_agent_tables(tree: Mapping[str, Any], path: Path) -> None:
         _validate(values, f"the agent {name!r} in {path}")
 
 
-def load_agent(path: Path) -> Agent:
-    """Return the agent of a file; raise :class:`ConfigError`, naming file and key."""
-    return _validate(read_toml(path, "agent file"), f"the agent file {path}")
-
-
 def _validate(values: object, where: str) -> Agent:
     try:
         return Agent.model_validate(values)
@@ -114,10 +109,10 @@ def _validate(values: object, where: str) -> Agent:
 
 
 def read_agent(settings: Settings, name: str | None) -> Agent:
-    """Return the agent of that name; by default ``default``, which needs no file."""
+    """Return the agent named, or ``default``; raise :class:`InputError` or :class:`ConfigError`."""
     name = name or DEFAULT
     if path := _agent_files(settings).get(name):
-        return load_agent(path)
+        return _validate(read_toml(path, "agent file"), f"the agent file {path}")
     if name in settings.agents or name == DEFAULT:
         return _validate(settings.agents.get(name, {}), f"the agent {name!r}")
     raise InputError(

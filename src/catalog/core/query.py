@@ -157,16 +157,21 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     ``loose``.
 
     A cut is made between words where its last half has white space, and never within an
-    exclusion. Raises :class:`QueryError` when nothing is left to look for, for a typed part without
-    a text, and for more than :data:`MOST_PARTS` parts or :data:`MOST_PHRASES` exclusions.
+    exclusion; a pasted text keeps both ends. Raises :class:`QueryError` when nothing is left to
+    look for, for a typed part without a text, and for more than :data:`MOST_PARTS` parts or
+    :data:`MOST_PHRASES` exclusions.
     """
     whole = _clean(query)
     if whole == "":
         raise QueryError("the query is empty")
     text = whole[: cut_position(whole, max_chars)]
-    cut = f"query cut from {len(whole):,} to {len(text):,} characters"
-    notes = [cut] if len(text) < len(whole) else []
     typed = _split_typed(whole, len(text))
+    is_pasted = not typed and len(text.split()) > MOST_TYPED
+    if is_pasted and text != whole:  # a log ends with its error, a mail with its question
+        text = whole[: cut_position(whole, max_chars // 2)].rstrip()
+        text += " " + re.split(r"\s", whole[len(text) + 1 - max_chars :], maxsplit=1)[-1]
+    cut = f"query cut from {len(whole):,} to {len(text):,} characters"
+    notes = [cut] if text != whole else []
     if typed:
         read = [_parse_terms(one, flags) if kind == "lex" else _Terms(one) for kind, one in typed]
         parts, legs = [], set[bool]()
@@ -175,7 +180,6 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
             parts.append(SubQuery(kind, terms.text, terms.phrases, origin))
             legs.add(kind == "lex")
     else:
-        is_pasted = len(text.split()) > MOST_TYPED
         read = [_loosen(_parse_terms(_one_line(text), flags, is_pasted), is_pasted)]
         parts = [SubQuery("lex", read[0].text, read[0].phrases), SubQuery("vec", read[0].text)]
     for part, terms in zip(parts, read, strict=False):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import uuid4
 
 from catalog.core.errors import InputError
 from catalog.core.settings.loading import flatten
@@ -17,7 +18,7 @@ from catalog.evaluation.metrics import QUALITY, SHOWN_METRICS, RunScores
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
-from catalog.store.eval_runs import EvalRun, add_run, find_latest_run, new_run_id, read_corpus_state
+from catalog.store.eval_runs import EvalRun, add_run, find_latest_run, read_corpus_state
 from catalog.store.manifest import read_dataset_settings
 
 
@@ -61,7 +62,7 @@ def record_run(
         made = read_dataset_settings(connection, run.dataset)
     errors = {query: storable(reason) for query, reason in run.errors.items()}
     record = EvalRun(
-        id=new_run_id(),
+        id=uuid4().hex[:12],  # short enough to type
         key=run_key(database, run.identity, golden, run.dataset, run.top_k),
         created_at=now,
         dataset=run.dataset,

@@ -42,5 +42,5 @@ class ModelCache:
             return
         now = self._clock()
         with suppress(StoreError), self._database.write(wait=False) as connection:
-            llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
+            llm_cache.clear(connection, self._kind, before=now - self._lifetime)
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)

@@ -257,8 +257,8 @@ def find_words(
 ) -> FoundWords:
     """Return which words of ``text`` the passages ``seqs`` contain; ``hits`` are the best first.
 
-    A pasted text may be indexed itself: ``first`` is the best hit that is no part of it. Every long
-    text has rare words, so none decides; its common words are everywhere, so idf counts.
+    A pasted text may be indexed itself: ``first`` is the best hit that is no part of it. Its common
+    words are everywhere, so idf counts.
     """
     first, is_pasted = hits[0].seq if hits else None, len(text.split()) > MOST_TYPED
     if is_pasted:
@@ -268,17 +268,15 @@ def find_words(
         others = (seq for seq, of_hit in runs if len(of_hit & said) <= _SHARED * len(of_hit))
         first = next(others, first)
     if isinstance(engine, Bm25Engine):
-        found = _from_postings(engine.at(connection), text, first, seqs)
+        found = _from_postings(engine.at(connection), text, first, seqs, is_pasted)
     else:
         raws = list(dict.fromkeys(raw_words(text)))
         passages, counts = engine.document_counts(raws)
         counted = dict(zip(raws, counts, strict=True))
-        found, rarest = _weigh(counted, passages)
+        found, rarest = _weigh(counted, passages, is_pasted)
         # The best hits for that word come first; hits with a part of a compound word follow.
         rare = engine.search(rarest, counted[rarest], restriction) if rarest else ()
         found = replace(found, rare=frozenset(hit.seq for hit in rare), first=first)
-    if is_pasted:
-        found = replace(found, rare=frozenset(), rarity=0.0)
     if first is None or (first in found.covers and not is_pasted):
         return found
     read = load_chunks(connection, engine.dataset, [first], damaged=[])
@@ -286,7 +284,9 @@ def find_words(
     return replace(found, cover=max(covers, default=1.0))
 
 
-def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[int]) -> FoundWords:
+def _from_postings(
+    index: Words, text: str, first: int | None, seqs: Iterable[int], is_pasted: bool
+) -> FoundWords:
     """Return which words the passages contain without reading a text.
 
     Postings do not know whether ``rtx`` and ``4090`` stand together, as ``RTX4090`` asks: passages
@@ -301,8 +301,8 @@ def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[in
             terms.setdefault(raw, of_word)
     if not terms:
         return FoundWords(covers=dict.fromkeys(rows.tolist(), 1.0), first=first)
-    found, rarest = _weigh({raw: index.count(held) for raw, held in terms.items()}, len(index))
-
+    counted = {raw: index.rarest(held)[0] for raw, held in terms.items()}
+    found, rarest = _weigh(counted, len(index), is_pasted)
     has, masks, is_unsure = index.finder(rows), [], np.zeros(len(rows), dtype=np.bool_)
     for raw, (whole, *parts) in terms.items():
         mask = has([token for token in whole if " " not in token])
@@ -316,25 +316,29 @@ def _from_postings(index: Words, text: str, first: int | None, seqs: Iterable[in
     held, is_sure = np.array(masks), ~is_unsure
     sizes = np.array(_sizes(terms, found.weights))
     covers = np.where(held.all(axis=0), 1.0, sizes @ held / sizes.sum())
-    rare = next((one for one in terms.get(rarest, ()) if index.count([one])), None)
     return replace(
         found,
         cover=1.0 if first is None else float(held[:, np.searchsorted(rows, first)].mean()),
-        rare=frozenset() if rare is None else frozenset(rows[has(rare)].tolist()),
+        rare=frozenset(rows[has(index.rarest(terms.get(rarest, ()))[1])].tolist()),
         first=first,
         covers=dict(zip(rows[is_sure].tolist(), covers[is_sure].tolist(), strict=True)),
     )
 
 
-def _weigh(counted: Mapping[str, int], passages: int) -> tuple[FoundWords, str]:
-    """Return the words' weights and the rarity of the rarest, names first; and that word."""
+def _weigh(counted: Mapping[str, int], passages: int, is_pasted: bool) -> tuple[FoundWords, str]:
+    """Return the words' weights and the rarity of the rarest, names first; and that word.
+
+    Every long text has rare words, so that none decides but a name that is rarer than all others.
+    """
     weights = {raw: term_weight(passages, count) for raw, count in counted.items() if count}
     ranked = [
         (looks_like_name(raw), rarity, count, raw)
         for raw, count in counted.items()
         if (rarity := rarity_of(passages, count)) > 0
     ]
-    is_name, rarity, _, rarest = max(ranked, default=(False, 0.0, 0, ""))
+    is_name, rarity, _, rarest = best = max(ranked, default=(False, 0.0, 0, ""))
+    if is_pasted and not (is_name and sum(one[:2] == best[:2] for one in ranked) == 1):
+        rarity, rarest = 0.0, ""
     return FoundWords(weights=weights, rarity=rarity, is_name=is_name), rarest
 
 
@@ -382,9 +386,11 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     A phrase may continue on the next line. Case counts only for stop words in capitals, such as
     ``IT``. The value is :data:`OTHER_JOINTS` for ``XK320`` and ``XK-320``, ``10 kg`` and ``10kg``.
     """
-    text = unicodedata.normalize("NFC", _whole(chunk)).translate(_DASHES)  # as queries are
-    folded, common = text.casefold(), stop_words("english")
-    words = tuple(word.translate(_DASHES) for word in words)
+    words, common = tuple(word.translate(_DASHES) for word in words), stop_words("english")
+    # a word with signs may name a file
+    whole = _whole(chunk) if all(map(str.isalnum, words)) else f"{chunk.path}\n{_whole(chunk)}"
+    text = unicodedata.normalize("NFC", whole).translate(_DASHES)  # as queries are
+    folded = text.casefold()
 
     def has(word: str, *, joined: bool) -> bool:
         is_name = word.isupper() and word.casefold() in common

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,11 +39,6 @@ class EvalRun:
     summary: Mapping[str, Any]
     lists: Mapping[str, Sequence[str]]
     answers: Mapping[str, Any] = field(default_factory=dict)
-
-
-def new_run_id() -> str:
-    """Make a random id of 12 hex digits, short enough to type."""
-    return uuid.uuid4().hex[:12]
 
 
 def add_run(connection: Connection, run: EvalRun) -> None:

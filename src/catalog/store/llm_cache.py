@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
-from sqlalchemy import Connection, delete, select, true
+from sqlalchemy import Connection, delete, select
 
 from catalog.core.ids import sha256_hex
 from catalog.store.filter_sql import among
@@ -67,18 +68,12 @@ def purge(connection: Connection) -> int:
     return connection.execute(delete(llm_cache).where(*scored, is_gone)).rowcount
 
 
-def drop_expired(connection: Connection, kind: Kind, *, before: float) -> int:
-    """Drop the entries of one kind that were created until then; return the number dropped."""
-    old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
-    return connection.execute(delete(llm_cache).where(*old)).rowcount
-
-
 def drop(connection: Connection, keys: Iterable[str]) -> None:
     """Drop the entries of these keys."""
     connection.execute(delete(llm_cache).where(among(llm_cache.c.key, keys)))
 
 
-def clear(connection: Connection, kind: Kind | None = None) -> int:
-    """Drop all entries, or all of one kind; return the number dropped."""
-    where = true() if kind is None else llm_cache.c.kind == kind
-    return connection.execute(delete(llm_cache).where(where)).rowcount
+def clear(connection: Connection, kind: Kind, *, before: float = inf) -> int:
+    """Drop all entries of a kind, or those created until then; return the number dropped."""
+    old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
+    return connection.execute(delete(llm_cache).where(*old)).rowcount

@@ -22,9 +22,9 @@ _JSON = ("datasets", "passages", "stages", "errors")
 class LogEntry:
     """A question or search and its outcome.
 
-    ``query`` is ``None`` if words are not logged; ``query_hash`` is equal for equal queries in
-    either case. ``passages`` are (chunk id, score), best first; ``stages`` are (name, status,
-    milliseconds); ``errors`` are class names, preceded by the name of the stage if there was one.
+    ``query`` is ``None`` if words are not logged; ``query_hash`` is equal for queries that differ
+    in case and white space. ``passages`` are (chunk id, score), best first; ``stages`` (name,
+    status, milliseconds); ``errors`` class names, preceded by the stage's name if there was one.
     Times are in milliseconds, ``asked_at`` in seconds from 1970. ``abstained`` is the reason of an
     abstention. ``cost`` is in the currency of the settings' prices. ``None`` is unknown or missing.
     ``id`` numbers the entries of a store; it is 0 before the entry is written.
@@ -54,18 +54,14 @@ class LogEntry:
     id: int = 0
 
 
-def hash_query(query: str) -> str:
-    """Return 32 hex digits, equal for queries that differ only in case and white space."""
-    return sha256_hex(storable(" ".join(compose(query).casefold().split())))[:_HASH_DIGITS]
-
-
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:
     """Write entries with the hash of their query; its words are stored only with ``keep_text``."""
     for entry in entries:
         query, values = entry.query or "", asdict(entry)
         del values["id"]
         values |= {name: json.dumps(values[name]) for name in _JSON}
-        values |= {"query": storable(query) if keep_text else None, "query_hash": hash_query(query)}
+        hashed = sha256_hex(storable(" ".join(compose(query).casefold().split())))[:_HASH_DIGITS]
+        values |= {"query": storable(query) if keep_text else None, "query_hash": hashed}
         connection.execute(insert(query_log).values(values))
 
 

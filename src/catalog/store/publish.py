@@ -338,7 +338,7 @@ def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
     embedding_cache.purge_unused(connection)
     llm_cache.purge(connection)
-    llm_cache.drop_expired(connection, "answer", before=now)
+    llm_cache.clear(connection, "answer", before=now)
 
 
 def list_removed(connection: Connection) -> list[str]:

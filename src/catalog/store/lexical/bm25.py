@@ -4,8 +4,9 @@
 
 N is the number of passages and n_t the number with term t; the sum is over the query's terms, with
 repetitions. A term may have several tokens, one for each language or spelling; tf is the count of
-the most frequent one. From Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
-Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
+the most frequent one. A word that stands in the path of a passage's document alone counts
+NAME_COUNT, and does not lower its idf. From Robertson and Zaragoza, "The Probabilistic Relevance
+Framework: BM25 and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
 
 The index is a large part, small parts with later passages, and masks of removed ones. All weights
 belong to one state, so an updated index scores exactly like one that is built from scratch.
@@ -27,6 +28,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
+from catalog.core.query import MOST_TYPED
 from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
@@ -38,13 +40,14 @@ from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES, detect_language
 from catalog.store.lexical.spelling import correct_words
 from catalog.store.restriction import Hits, Restriction, Stamp, allowed_seqs
-from catalog.store.schema import chunks, revisions
+from catalog.store.schema import chunks, documents, revisions
 
 K1, B = 1.2, 0.75
 FILE = "words.index"
 OPENING = 10_000  # characters of a document that show the language of its short passages
 MOST_PARTS = 8  # with more, all but the first are merged
 CHURN_ROWS, CHURN_SHARE = 2_000, 0.05  # removed and later rows beyond which saving merges all
+NAME_COUNT = 0.3  # occurrences
 MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
 _DENSE = 4  # a term in at least one of 4 rows has an impact for each row: adding them is faster
 _LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
@@ -91,13 +94,16 @@ class Part(NamedTuple):
         return self.vocabulary[self.cuts[number] : self.cuts[number + 1]].tobytes()
 
 
-def build_part(passages: Iterable[tuple[int, int, Sequence[str]]]) -> Part:
-    """Build a part from row number, language and tokens of each passage, ascending."""
+def build_part(passages: Iterable[tuple[int, int, Sequence[str], Sequence[str]]]) -> Part:
+    """Build a part from row number, language, tokens and path's tokens of each passage, ascending.
+
+    A token of the path alone has the count 0.
+    """
     numbers: dict[str, int] = {}
     seqs, lengths, languages = array("q"), array("i"), array("B")
     rows, token_of, count_of = array("i"), array("i"), array("i")
-    for row, (seq, language, tokens) in enumerate(passages):
-        counted = Counter(tokens)
+    for row, (seq, language, tokens, of_path) in enumerate(passages):
+        counted = dict.fromkeys(of_path, 0) | Counter(tokens)
         seqs.append(seq)
         lengths.append(len(tokens))
         languages.append(language)
@@ -197,9 +203,15 @@ class Words:
 
         return has
 
-    def count(self, terms: Sequence[Term]) -> int:
-        """Return the number of passages with the first of the terms that any passage has."""
-        return next(filter(None, (self.weigh(term)[1] for term in terms)), 0)
+    def rarest(self, terms: Sequence[Term]) -> tuple[int, Term]:
+        """Return how many passages have a word, and its term: the first, or else the rarest part.
+
+        A number is no such part: many passages have a 4090 that is not of an ``RTX4090``.
+        """
+        found = [(count, term) for term in terms if (count := self.weigh(term)[1])]
+        if found and found[0][1] == terms[0]:
+            return found[0]
+        return min((one for one in found if not one[1][0].isdecimal()), default=(0, ()))
 
     def weigh(self, term: Term) -> Weighted:
         """Return a term's idf, its number of passages, and an impact for each of some rows."""
@@ -207,9 +219,10 @@ class Words:
         weighted = self._terms.get(held)
         if weighted is None:
             rows, counts = _join_alternatives({one: self.find(one) for one in held})
-            impacts, holding = counts / (counts + self._norms[rows]), len(rows)
-            weighted = term_weight(self._size, holding), holding, rows, impacts
-            if _DENSE * holding >= len(self.seqs):
+            in_texts, counts = np.count_nonzero(counts), np.maximum(counts, NAME_COUNT)
+            impacts = counts / (counts + self._norms[rows])
+            weighted = term_weight(self._size, int(in_texts) or len(rows)), len(rows), rows, impacts
+            if _DENSE * len(rows) >= len(self.seqs):
                 of_all = np.zeros(len(self.seqs))
                 of_all[rows] = impacts
                 weighted = *weighted[:2], slice(None), of_all
@@ -327,21 +340,23 @@ class WordIndex(Following[Words]):
 
     def _analyse(
         self, connection: Connection, seqs: Seqs
-    ) -> Iterator[tuple[int, int, Sequence[str]]]:
-        """Yield row number, language and tokens of these passages.
+    ) -> Iterator[tuple[int, int, Sequence[str], Sequence[str]]]:
+        """Yield row number, language, tokens and path's tokens of these passages.
 
         If a passage's own words do not show its language, the opening of its document decides.
         """
         language_of = lru_cache(1)(partial(_language_of, connection))
-        content = (chunks.c.title, chunks.c.headings, chunks.c.text)
+        content = (chunks.c.title, chunks.c.headings, chunks.c.text, documents.c.path)
         columns = select(chunks.c.seq, *content, chunks.c.document_id).order_by(chunks.c.seq)
+        columns = columns.join(documents, documents.c.id == chunks.c.document_id)
         for start in range(0, len(seqs), _BATCH):
             batch = columns.where(among(chunks.c.seq, seqs[start : start + _BATCH].tolist()))
-            for seq, title, headings, text, document in connection.execute(batch):
+            for seq, title, headings, text, path, document in connection.execute(batch):
                 lines = [line for lines in read_headings(headings) for line in lines]
                 indexed = analysis.indexed_text(title, lines, text)
                 language, tokens = analysis.analyse_passage(indexed, partial(language_of, document))
-                yield seq, LANGUAGES.index(language), tokens
+                (analyzer,) = analysis.analyzers_of([language], is_passage=True)
+                yield seq, LANGUAGES.index(language), tokens, analyzer.tokens(path)
 
 
 def _language_of(connection: Connection, document: int) -> str | None:
@@ -379,6 +394,8 @@ class Bm25Engine(LexicalEngine):
         with self._database.read() as connection:
             words = self.at(connection)
             if terms := query_terms(text, words.languages):
+                if len(terms) > MOST_TYPED:  # a pasted log says the same word in each line
+                    terms = list(dict.fromkeys(terms))
                 return words.rank(terms, k, allowed_seqs(connection, restriction))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
@@ -388,7 +405,7 @@ class Bm25Engine(LexicalEngine):
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         state = self._now()
-        return len(state), [state.count(query_terms(word, state.languages)) for word in words]
+        return len(state), [state.rarest(query_terms(word, state.languages))[0] for word in words]
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
         with self._database.read() as connection:
