@@ -59,6 +59,17 @@ def test_indexing_again_reads_what_changed_and_a_search_of_the_process_sees_it(f
     assert search_v2.index(folder, dataset="mine", exclude=["guides/*"]).documents == 3
 
 
+@pytest.mark.parametrize("before", ["{0}/", "file://{0}/", "./", "notes/", "mine/", ".\\"])
+def test_a_document_has_the_names_that_shells_editors_and_agents_give_it(folder, before):
+    search_v2.index(folder, dataset="mine")
+    named = before.format(folder) + "guides/backup.md"
+    (found,) = search_v2.search("backups", dataset="mine", docs=[named], mode="lexical")
+    assert (found.path, search_v2.get(f"{named}#L1").part.first) == ("guides/backup.md", 1)
+    with pytest.raises(errors.DocumentNotFoundError, match=r"mean mine:guides/backup\.md"):
+        search_v2.get(named.replace("backup", "backups"))
+    assert search_v2.remove("mine", named).documents == 1
+
+
 def test_a_second_run_on_a_dataset_waits_for_the_first_and_then_refuses(folder, monkeypatch):
     monkeypatch.setenv("IDX_RAG_V2__INGEST__LOCK_SECONDS", "0.05")
     search_v2.index(folder)

@@ -127,10 +127,6 @@ class DocumentPlaces:
     places: Places
     timed: Collection[tuple[int, int, float, float]] = ()
 
-    def has_text_at(self, seconds: _Span) -> bool:
-        """Return whether something is said or shown in these seconds."""
-        return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
-
     @classmethod
     def read(cls, connection: Connection, source_doc_id: str) -> DocumentPlaces:
         """Join the passages' places; raise ``DamagedDocumentError`` for a damaged document."""
@@ -390,7 +386,7 @@ def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
     names = Names(connection, dataset)
     paths = paths_of_files(connection, dataset, [names.own(name)]) or names.exactly(Reading(name))
     if not paths:
-        raise DocumentNotFoundError(f"no document {name!r}", _near([names], names.own(name)))
+        raise DocumentNotFoundError(f"no document {name!r}", _near([names], name))
     return paths
 
 
@@ -499,7 +495,8 @@ def _cut_named(
             continue
         if (seconds := part.seconds) is None:
             return _parts(names, sorted(files, key=lambda one: one != path), part)
-        telling = [file for file, one in read.items() if one.has_text_at(seconds)]
+        told = ((file, at) for file, one in read.items() for _, _, *at in one.timed)
+        telling = [*dict.fromkeys(file for file, (a, b) in told if _is_within(a, b, seconds))]
         if "moment" in way.parts:
             seconds = max(0, seconds[0] - _AROUND), seconds[1] + _AROUND
         return _parts(names, files, DocumentPart(seconds=seconds), telling)
@@ -536,10 +533,9 @@ def _near(named: Sequence[Names], name: str, within: Restriction | None = None) 
     allowed: Collection[str] | None = None
     if within is not None and not within.is_whole_dataset:
         allowed = list_source_ids(named[0].connection, allowed_documents(within))
-    text = name.removeprefix("#").casefold()
+    text = named[0].own(name).removeprefix("#").casefold()
     outer = text.rpartition(WITHIN)[0]
-    inside: list[str] = []
-    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    inside, by_name = list[str](), defaultdict[str, list[str]](list)
     for dataset, path in ((names.dataset, path) for names in named for path in names.paths):
         reference = f"{dataset}:{path}"
         if allowed is not None and reference not in allowed:
@@ -556,13 +552,7 @@ def find_alike(text: str, by_name: Mapping[str, Sequence[str]]) -> list[str]:
     """Return up to five of the items whose names are most like the text, in any case."""
     from rapidfuzz import fuzz, process
 
-    near = process.extract(
-        text[:_MAX_COMPARED],
-        by_name.keys(),
-        scorer=fuzz.ratio,
-        processor=str.casefold,
-        score_cutoff=_ALIKE,
-        limit=_SUGGESTIONS,
-    )
+    how: Any = {"scorer": fuzz.ratio, "processor": str.casefold, "score_cutoff": _ALIKE}
+    near = process.extract(text[:_MAX_COMPARED], by_name.keys(), limit=_SUGGESTIONS, **how)
     items = (item for name, *_ in near for item in by_name[name])
     return list(dict.fromkeys(items))[:_SUGGESTIONS]

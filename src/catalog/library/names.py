@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from posixpath import basename
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -21,7 +22,7 @@ from catalog.core.lru_cache import LRUCache
 from catalog.core.places import format_clock
 from catalog.core.scope import ALL, CALLER_ROLE, Scope
 from catalog.store import document_names
-from catalog.store.chunks import find_by_docid, list_paths
+from catalog.store.chunks import find_by_docid, find_root, list_paths
 from catalog.store.document_names import DocumentNames
 from catalog.store.filter_sql import text_values
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
@@ -313,7 +314,7 @@ class Names:
             return [(path, 0) for path in every], 0
         told = parts.get("record") or parts.get("any") or DocumentPart(0, 0)
         part = told if given == WHOLE else given
-        for file in (one for one in self._record_files if name in (one, _without_folder(one))):
+        for file in (one for one in self._record_files if name in (one, basename(one))):
             records = paths_of_records(self.connection, self.dataset, file, part.first or 1, None)
             seen = [one for one in records if self.only_seen([one[0]])]
             if within := [one for one in seen if part.last is None or one[1] <= part.last]:
@@ -327,13 +328,30 @@ class Names:
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
         """Return the paths of all records of files with such a path, or name without folders."""
         every = self._record_files
-        files = [one for one in every if is_named(one) or is_named(_without_folder(one))]
+        files = [one for one in every if is_named(one) or is_named(basename(one))]
         found = paths_of_files(self.connection, self.dataset, files) if files else []
         return self.only_seen(found)
 
     def own(self, name: str) -> str:
-        """Return a name without the dataset before it."""
-        return name.removeprefix(f"{self.dataset}:")
+        """Return a name as the dataset writes it: without itself or its folder before it.
+
+        So ``./a.md``, ``notes:a.md``, ``notes/a.md``, absolute paths, ``file://`` and backslashes.
+        """
+        name = name.removeprefix(f"{self.dataset}:")
+        plain = unquote(name.removeprefix("file://")) if name.startswith("file://") else name
+        plain = plain.replace("\\", "/").removeprefix("./")
+        forms = [name, plain, *(plain.removeprefix(folder) for folder in self._folders)]
+        ids = {one: f"{self.dataset}:{one}" for one in forms}
+        known = document_names.live_documents(self.connection, ids.values())
+        own = (one for one in forms if ids[one] in known or one in self._record_files)
+        return next(own, name if forms[2] == plain else forms[2])
+
+    @cached_property
+    def _folders(self) -> list[str]:
+        """What may stand before a path: the folder, that of a file alone, and their names."""
+        root = find_root(self.connection, self.dataset).replace("\\", "/")
+        folder, _, name = root.rpartition("/")
+        return [f"{root}/", f"{folder}/", f"{name}/", f"{self.dataset}/"]
 
     def keep_whole(self, tree: Filter) -> Filter:
         """Extend a filter: conditions on names accept every name, and keep all files together.
@@ -416,10 +434,6 @@ def keep_whole(
         if is_kept:
             _WHOLE.put(key, whole)
     return whole
-
-
-def _without_folder(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapping[str, list[str]]:
