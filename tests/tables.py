@@ -18,7 +18,7 @@ def table(names: str, inner: type = tuple) -> Callable[[Any], Any]:
     """
 
     def run_each(test: Any) -> Any:
-        rows = _read(Path(test.__code__.co_filename).with_suffix(".toml"))[test.__name__]
+        rows = read_cases(test.__code__.co_filename)[test.__name__]
         is_one = "," not in names
         made = [row if is_one else [_as(inner, value) for value in row] for row in rows]
         return pytest.mark.parametrize(names, made)(test)
@@ -27,8 +27,9 @@ def table(names: str, inner: type = tuple) -> Callable[[Any], Any]:
 
 
 @cache
-def _read(file: Path) -> dict[str, list[Any]]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+def read_cases(test_file: str) -> dict[str, Any]:
+    """Return what the file beside a test file has, by name."""
+    return tomllib.loads(Path(test_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _as(inner: type, value: Any) -> Any:

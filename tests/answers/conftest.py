@@ -54,7 +54,9 @@ def serve(home, llm=None, seconds=10.0, **answers):
     """Open the store with these settings of answers and this language model, and its time."""
     plain = open_library(home)
     changed = {
-        "answers": AnswerSettings(roles=ROLES, **{"unsupported": "mark", **answers}),
+        "answers": AnswerSettings(
+            **{"roles": ROLES, "unsupported": "mark", "judge": False, **answers}
+        ),
         "llm": LLMSettings(timeout_seconds=seconds),
     }
     settings = plain.settings.model_copy(update=changed)
@@ -81,7 +83,7 @@ class WritingLLM:
     def stream(self, messages, **_):
         self.prompts.append("\n".join(f"{one.role}: {one.content}" for one in messages))
         reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
-        for piece in reply if isinstance(reply, list) else re.findall(r"\S+\s*|\s+", reply):
+        for piece in reply if not isinstance(reply, str) else re.findall(r"\S+\s*|\s+", reply):
             if isinstance(piece, BaseException):
                 raise piece
             yield ReplyPiece(piece)

@@ -7,7 +7,7 @@ import pytest
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers.answering import answer_events, answer_question
-from catalog.answers.extracting import extract_sentences
+from catalog.answers.extracting import choose_sentences, rank_candidates
 from catalog.answers.statements import sentence_bounds
 from catalog.core.errors import ConfigError, InputError
 from catalog.search_v2 import AnswerQueryEngine
@@ -40,7 +40,7 @@ def test_each_row_of_a_table_is_a_sentence_but_not_the_line_under_its_head():
     passage = SimpleNamespace(
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
-    extracted = extract_sentences("fee of the large plan", [passage], 3)
+    extracted = choose_sentences(rank_candidates("fee of the large plan", [passage]), 3)
     assert [sentence.text for sentence in extracted] == ["large; fee: 20"]
 
 

@@ -88,14 +88,6 @@ def test_a_model_writes_all_sections_at_once_and_each_sentence_is_checked(made):
     assert artifact.markdown.startswith("No evidence in the documents: the language model found")
 
 
-def test_the_judge_is_that_of_answers(made):
-    settings = {"judge": True}
-    reply = blueprint(overview=f"{RIGHT} A refund takes 5 working days [1].")
-    artifact, _ = made(reply, "no", "yes", answers=settings)
-    told = [one.supported for one in section(artifact, "Overview").sentences]
-    assert told == [False, True]
-
-
 def test_markdown_that_misses_the_schema_is_repaired_once(made):
     wrong = f"# Overview\n\n{RIGHT}\n\n## Summary\n\nNo."
     artifact, prompts = made(wrong, blueprint(overview=RIGHT))

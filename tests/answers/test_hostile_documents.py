@@ -8,9 +8,8 @@ from answers.conftest import WritingLLM, asking, serve
 from catalog.answers import claims as claims_module
 from catalog.answers.answering import answer_question
 from catalog.answers.claims import ClaimReader, check_claim, split_claims
-from catalog.answers.extracting import extract_sentences
+from catalog.answers.extracting import choose_sentences, rank_candidates
 from catalog.answers.neutralising import GONE, neutralise
-from catalog.answers.support import strip_references
 from catalog.interfaces.terminal import Form, render
 from growth import assert_linear
 from made_results import result
@@ -159,14 +158,15 @@ def test_a_flood_of_one_character_is_read_in_time_linear_in_it(much):
     claims = [*said.feed(f"It is so{much}[1]. More"), *said.end()]
     checked = [check_claim(claim, {1: KNOWN}) for claim in claims]
     assert checked[0].citations == (1,)
-    assert strip_references(f"so{much}[1].").startswith("so")
 
 
 def test_a_line_with_thousands_of_blanks_before_its_words_is_extracted_at_once():
     def extract(count):
         blanks = " " * count
         text = f"The kettle report\n{blanks}The kettle heats in four minutes\n|{blanks}x\n"
-        sentences = extract_sentences("How long does the kettle heat?", [result(text=text)], 3)
+        sentences = choose_sentences(
+            rank_candidates("How long does the kettle heat?", [result(text=text)]), 3
+        )
         assert sentences[0].text == "The kettle heats in four minutes"
 
     assert_linear(extract, 20_000)

@@ -9,7 +9,7 @@ import pytest
 from catalog.answers.claims import Claim, check_claim, find_denial
 from catalog.answers.support import check_support
 from made_results import result
-from tables import table
+from tables import read_cases, table
 
 PASSAGE = (
     "The Geneva Protocol was signed by Clara Maass on May 31, 2024 in Lisbon. "
@@ -59,12 +59,6 @@ def test_each_sentence_of_a_passage_is_supported_by_it() -> None:
         assert check_support(f"{sentence.rstrip('.')}.", PASSAGE).supported, sentence
 
 
-def test_an_about_number_may_be_rounded_and_an_exact_one_may_not() -> None:
-    passage = "The survey of rivers counted 1,987 dams in the region."
-    assert check_support("About 2,000 dams were counted in the region.", passage).supported
-    assert not check_support("Exactly 2,000 dams were counted in the region.", passage).supported
-
-
 def test_a_sentence_of_more_details_than_are_checked_is_unsupported():
     many = "There were " + ", ".join(str(number) for number in range(100, 160)) + " of them."
     support = check_support(many, many)
@@ -110,74 +104,24 @@ RULES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("sentence", "reason"),
-    [
-        ("Dogs are allowed in the boathouse.", "negation: the passage says it under 'Not allowed'"),
-        ("Dogs are not allowed in the boathouse.", None),
-        ("Cats are allowed in the boathouse.", None),
-        ("Ask the porter for the key.", None),
-        ("Club rules", "words: it is only a title"),
-        (
-            "The tower is open on Sundays.",
-            "negation: the passage goes on with 'This is untrue.'",
-        ),
-    ],
-)
+@table("sentence, reason")
 def test_a_heading_that_denies_a_sentence_speaks_against_it(sentence, reason):
     passage = result(text=RULES, title="Club rules", heading_path=("Club rules",), link=None)
     checked = check_claim(Claim("", f"{sentence} [1]"), {1: passage})
-    assert checked.supported == (reason is None)
-    assert checked.reasons == (() if reason is None else (reason,))
+    assert checked.supported == (not reason)
+    assert checked.reasons == ((reason,) if reason else ())
 
 
-REFUNDS = "Refunds are paid within 14 days, except for gift cards, which are never refunded."
-TAXIS = "Taxis are not reimbursed, except after midnight."
-FLIGHTS = "Flights may be booked in business class unless the trip is paid by a client."
-SERVERS = (
-    "| host | role | memory | owner |\n|---|---|---|---|\n| alder | database | 64 GB | Mira |\n"
-    "| birch | web | 16 GB | Jonas |\n| cedar | web | 8 GB | Mira |\n"
-)
-PARTS = "| id | part | pieces |\n|---|---|---|\n| 1 | wheel | 4 |\n| 2 | axle | 7 |\n"
-DOGS = "Q: Can I bring my dog to the office?\nA: No. Only assistance dogs are allowed.\n"
-COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 mg of it.\n"
-
-
-@pytest.mark.parametrize(
-    ("sentence", "source"),
-    [
-        ("Gift cards are refunded within 14 days.", REFUNDS),
-        ("Refunds for gift cards are paid within 14 days.", REFUNDS),
-        ("Taxis are not reimbursed after midnight.", TAXIS),
-        ("Flights may be booked in business class if the trip is paid by a client.", FLIGHTS),
-        ("Decaf contains no caffeine at all.", COFFEE),
-        ("Alder is owned by Jonas.", SERVERS),
-        ("The host alder has 16 GB of memory.", SERVERS),
-        ("The owner of cedar is Jonas.", SERVERS),
-        ("You can bring your dog to the office.", DOGS),
-    ],
-)
+@table("sentence, source")
 def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
-    assert find_denial(sentence, SimpleNamespace(text=source, title="Rules", sections=()))
+    assert denial(sentence, source)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "source"),
-    [
-        ("Refunds are paid within 14 days.", REFUNDS),
-        ("Gift cards are never refunded.", REFUNDS),
-        ("Taxis are reimbursed after midnight.", TAXIS),
-        ("Taxis are not reimbursed, except after midnight.", TAXIS),
-        ("Flights may be booked in business class.", FLIGHTS),
-        ("Decaf contains 2 to 5 mg of it.", COFFEE),
-        ("Alder is owned by Mira.", SERVERS),
-        ("The web host birch has 16 GB of memory.", SERVERS),
-        ("Alder has 64 GB and birch 16 GB.", SERVERS),
-        ("The axle has 7 pieces, 1 of them of steel.", PARTS),
-        ("Only assistance dogs are allowed.", DOGS),
-        ("You cannot bring your dog to the office.", DOGS),
-    ],
-)
+@table("sentence, source")
 def test_a_sentence_that_keeps_the_sense_of_its_source_is_not_denied(sentence, source):
-    passage = SimpleNamespace(text=source, title="Rules", sections=())
-    assert find_denial(sentence, passage) is None
+    assert denial(sentence, source) is None
+
+
+def denial(sentence, source):
+    text = read_cases(__file__)["sources"][source]
+    return find_denial(sentence, SimpleNamespace(text=text, title="Rules", sections=()))

@@ -6,10 +6,12 @@ import time
 import pytest
 
 from answers.conftest import WritingLLM, asking, serve
+from catalog.answers import answering
 from catalog.answers.answering import CUT, answer_events, answer_question
-from catalog.core.errors import StageFailedError
+from catalog.core.errors import ConfigError, LLMError, StageFailedError
 from catalog.core.settings import LLMSettings
 from catalog.llm import ReplyPiece, replies
+from tables import table
 
 CANCEL = "How many days may customers cancel within?"
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -308,15 +310,48 @@ def test_passages_are_cut_to_what_the_model_reads_at_once(written):
     assert "too few for a passage" in answer.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("verdict", "is_kept"), [("NO", False), ("<think>no…</think>YES.", True), ("?", True)]
-)
-def test_a_judge_takes_support_away_and_reads_the_cited_passages_alone(written, verdict, is_kept):
-    answer, prompts = written(RIGHT, verdict, judge=True)
-    assert (answer.model is not None) == is_kept
-    assert len(prompts) == 2
-    assert "14 days" in prompts[1]
-    assert "ninety days" in prompts[0]
-    assert "ninety days" not in prompts[1]
-    _, prompts = written(f"{WRONG} {RIGHT}", "NO", judge=True)
-    assert len(prompts) == 2  # it is not asked of what the checks found unsupported
+@table("question, verdict, certainty")
+def test_a_judge_lowers_the_level_freely_and_raises_it_by_one_step(
+    written, question, verdict, certainty
+):
+    answer, prompts = written(verdict, RIGHT, question=question, judge=True)
+    assert (answer.certainty or "") == certainty
+    assert len(prompts) == (2 if certainty else 1)  # nothing is written where it says no
+    assert "ninety days" not in prompts[0] or "Mongolia" in question
+    assert answer.tokens.prompt > 0
+
+
+@table("reply")
+def test_any_other_reply_of_a_judge_leaves_the_level(written, reply):
+    for question, certainty in ((CANCEL, "likely"), ("What is the capital of Mongolia?", None)):
+        answer, prompts = written(reply, RIGHT, question=question, ask={"judge": True})
+        assert answer.certainty == certainty
+        assert prompts[0].endswith(question)
+
+
+def test_a_judge_names_what_is_missing_in_words_of_the_question_alone(written):
+    answer, _ = written("PARTLY: customers, see https://evil.example", RIGHT, judge=True)
+    assert "the language model misses: customers" in answer.notes
+    assert answer.missing == ("customers",)
+    assert "evil" not in f"{answer.to_dict()}"
+
+
+def test_a_judge_that_nobody_asked_for_is_asked_again_only_if_it_is_quick(written, monkeypatch):
+    monkeypatch.setattr(answering, "_QUICK", 0.05)
+    monkeypatch.setattr(answering, "_SLOW", set())
+    release = threading.Event()
+    slow = (release.wait(9) for _ in range(1))
+    answer, prompts = written((str(piece) for piece in slow), RIGHT, RIGHT, judge=None)
+    assert (answer.certainty, len(prompts)) == ("likely", 2)
+    assert any("--judge gives" in stage.note for stage in answer.stages)
+    answer, prompts = written(RIGHT, judge=None)
+    assert (answer.certainty, len(prompts)) == ("likely", 1)
+    release.set()
+
+
+def test_a_judge_that_fails_leaves_the_level_and_without_a_model_there_is_none(written, service):
+    answer, _ = written([LLMError("it broke")], RIGHT, judge=True)
+    assert answer.certainty == "likely"
+    assert [one.status for one in answer.stages if one.name == "judge"] == ["failed"]
+    with pytest.raises(ConfigError, match="judge needs a language model"):
+        answer_question(service, asking(CANCEL, judge=True))

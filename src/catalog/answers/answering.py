@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,8 @@ from catalog.answers.answerable import (
 )
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
-from catalog.answers.listing import answer_listing, read_listing, why_not_counted
-from catalog.core.agents import read_agent, with_agent
+from catalog.answers.listing import answer_listing, read_listing
+from catalog.core.agents import Agent, read_agent, with_agent
 from catalog.core.answers import (
     MAY_NOT_ANSWER,
     Abstained,
@@ -33,7 +33,7 @@ from catalog.core.answers import (
     NearDocument,
 )
 from catalog.core.arguments import takes
-from catalog.core.errors import ConfigError, InputError, LLMError
+from catalog.core.errors import ConfigError, InputError, LLMError, LLMTimeoutError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.query import cut_position
 from catalog.core.retrieval_events import asked_at
@@ -44,10 +44,10 @@ from catalog.retrieval.shared import shared_service
 from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:
-    from catalog.answers.writing import Draft
-    from catalog.core.agents import Agent
+    from catalog.answers.writing import Draft, Verdict
     from catalog.core.params import Profile
-    from catalog.core.results import Certainty, SearchResults
+    from catalog.core.results import Certainty, SearchResult, SearchResults
+    from catalog.core.settings import Settings
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
 
@@ -59,6 +59,9 @@ CITES_NOTHING = "the language model cited no passage"
 CUT = "the model repeated itself, or wrote as much as IDX_LLM__MAX_TOKENS allows"
 MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
+_CERTAINTIES: tuple[Certainty | None, ...] = (None, "possible", "likely")  # of a level
+_QUICK = 2.0  # seconds that a judge has whom nobody asked for
+_SLOW: set[str] = set()  # models that take longer
 
 
 def refuse(
@@ -159,10 +162,11 @@ def _events(
         llm = choose_llm(service.library, params.model, agent.profile)
     most = service.parts.rag.max_query_chars  # as the search reads of it, and says
     asked = params.question[: cut_position(params.question, most)]
-    listing = read_listing(asked)
+    listing, uncounted = read_listing(asked), None
     if listing is not None and params.docs is None:
         listed = yield from answer_listing(service, params, listing)
-        if listed is not None:
+        uncounted = listed if isinstance(listed, str) else None
+        if isinstance(listed, Answer):
             ms = round((time.perf_counter() - started) * 1000, 3)
             yield AnswerEvent("answer", answer=replace(listed, elapsed_ms=ms))
             return
@@ -174,7 +178,7 @@ def _events(
     with stages.run("extract"):
         ranked = rank_candidates(asked, results.results)
         candidates = read_candidates(service.parts, asked, results, ranked)
-        conflict = find_conflict(candidates)
+        conflict = find_conflict(candidates, results.results)
         also, is_likely = conflict and conflict[0], is_sure(results, candidates)
         extracted = choose_sentences(
             candidates, settings.answers.sentences, also, is_likely=is_likely
@@ -184,16 +188,30 @@ def _events(
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     absent, answer = list[str](), replace(answer, confidence=round(estimate, 3))
-    if reason is not None:
-        answer = replace(answer, abstained=refuse(service, params, results, reason))
+    chosen = None
+    with suppress(LLMError, ConfigError):  # of which writing tells
+        chosen = llm or choose_llm(service.library, params.model, agent.profile)
+    passages = [one for one in results if any(one.rank in it.citations for it in extracted)]
+    verdict = _judge(settings, params, passages, stages, chosen)
+    # of what a model writes and of what is quoted: 2 answers, 1 may answer, 0 does not
+    levels = [0, 0] if reason else [2, 1 + is_likely]
+    if verdict is not None:
+        # a document may talk a model into a verdict, so it raises a level by one step at most
+        if verdict.level is not None:
+            levels = [min(verdict.level, level + 1) for level in levels]
+        answer = replace(answer, tokens=verdict.tokens, model=verdict.model)
+    if levels[0] == 0:
+        refused = refuse(service, params, results, reason or MODEL_ABSTAINS)
+        answer = replace(answer, abstained=refused)
     else:
         absent = find_absent(service, search_params(params, asked), results)
-        answer = replace(answer, certainty="possible" if absent else "likely")
+        levels = [1, 1] if absent else levels
+        answer = replace(answer, certainty=_CERTAINTIES[levels[0]])
         written = yield from _write(service, params, answer, stages, llm, agent)
         if isinstance(written, Answer):
             answer = written
         else:
-            certainty: Certainty = "likely" if is_likely and not absent else "possible"
+            certainty = _CERTAINTIES[levels[1]]
             sources = Sources(results, settings.answers.citations)
             extracted = _led(tuple(map(sources.cite, extracted)), certainty)
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
@@ -204,12 +222,17 @@ def _events(
                 )
                 notes.append(f"{one} and {other} say different things: {conflict[1]}")
             answer = replace(answer, sentences=extracted, citations=sources.of(extracted))
-            answer = replace(answer, notes=tuple(notes), certainty=certainty)
+            answer = replace(answer, notes=tuple(notes), certainty=certainty, model=None)
     missing = find_missing(asked, cited_parts(answer)) if answer.citations else ()
     left = ", ".join(word for word in missing if word not in absent)
     notes = [f'no document mentions "{word}"' for word in absent]
     notes += [*results.notes, *answer.notes, *([f"not in the quoted text: {left}"] if left else [])]
-    notes += filter(None, [why_not_counted(asked)])
+    if verdict is not None and verdict.missing:  # of its text, no word but the question's
+        told = find_missing(asked, [verdict.missing])
+        judged_missing = [word for word in find_missing(asked, []) if word not in told]
+        notes += [f"the language model misses: {', '.join(judged_missing)}"] * bool(judged_missing)
+        missing = tuple(dict.fromkeys((*missing, *judged_missing)))
+    notes += [uncounted] if uncounted else []
     whole = replace(
         answer,
         missing=missing,
@@ -218,6 +241,40 @@ def _events(
         notes=tuple(notes),
     )
     yield AnswerEvent("answer", answer=whole)
+
+
+def _judge(
+    settings: Settings,
+    params: AskParams,
+    passages: Sequence[SearchResult],
+    stages: StageLog,
+    llm: LanguageModel | None,
+) -> Verdict | None:
+    """Return a model's verdict on the passages to be quoted, ``None`` without one.
+
+    Unless the call or the settings ask for it, the model has two seconds; one that takes longer is
+    not asked again by this process.
+    """
+    wanted = settings.answers.judge if params.judge is None else params.judge
+    if llm is None and params.judge:
+        raise ConfigError("judge needs a language model: set IDX_LLM__PROVIDER")
+    if llm is None or wanted is False or not passages or (llm.identity in _SLOW and not wanted):
+        return None
+    from catalog.answers.writing import VERDICTS, CheckedWriter
+
+    seconds = settings.llm.timeout_seconds
+    seconds = seconds if wanted else min(_QUICK, seconds)
+    writer, verdict = CheckedWriter(llm, passages, settings.answers, seconds, Agent()), None
+    with stages.run("judge", survives=LLMError) as notes:
+        try:
+            verdict = writer.judge(params.question)
+            notes.append("no verdict" if verdict.level is None else VERDICTS[verdict.level])
+        except LLMError as error:
+            if wanted:
+                raise
+            _SLOW.update([llm.identity] if isinstance(error, LLMTimeoutError) else [])
+            notes.append(f"{error}; --judge gives it more time")
+    return verdict
 
 
 def _write(
@@ -242,7 +299,13 @@ def _write(
 
         seconds = settings.llm.timeout_seconds
         writing = write_answer(
-            llm, answer.question, answer.results, settings.answers, seconds, agent=agent
+            llm,
+            answer.question,
+            answer.results,
+            settings.answers,
+            seconds,
+            agent=agent,
+            tokens=answer.tokens,
         )
         sources = Sources(answer.results, settings.answers.citations)
         draft = yield from _as_events(writing, sources, answer.certainty)

@@ -39,7 +39,9 @@ class Sources:
                 for rank in dict.fromkeys(sentence.citations)
                 if rank in self._results
             ]
-            marks = () if self._form == "number" else map(self._mark, sources)
+            forms = {"source": [one.citation for one in sources]}
+            forms["chunk"] = [f"[chunk: {one.chunk_id}]" for one in sources]
+            marks = forms.get(self._form, [])
             update = {
                 "citations": tuple(dict.fromkeys(source.n for source in sources)),
                 "cited_as": tuple(dict.fromkeys(marks)),
@@ -72,9 +74,6 @@ class Sources:
             known = known.model_copy(update={"verified": True, "text": text})
         self._cited[key] = known
         return known
-
-    def _mark(self, source: AnswerCitation) -> str:
-        return source.citation if self._form == "source" else f"[chunk: {source.chunk_id}]"
 
 
 def find_quote(result: SearchResult, words: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.text import clean
 from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
+from catalog.llm.replies import ThoughtFilter
 from catalog.retrieval.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ _GAP = r"(?<!\s)\s*+"  # all the white space before it: only so is a search of m
 _NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,4})*+)\s*+(?:\]|】)")
 _NAMED = re.compile(_GAP + r"\[(?:chunk|source):\s*+[^\]]{1,500}+\]", re.I)
 _LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
-_THOUGHT_MARK = re.compile(r"<think>|</think>\s*", re.I)
-_PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
-_LONGEST_PART = len("</think")
 _MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
 _MAY_END = re.compile(rf"{END_MARK.pattern}|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _EXCEPTION = re.compile(r"\b(?:unless|except(?:ing)?|other than)\b([^,.;:()\n]*+)", re.I)
@@ -53,7 +51,7 @@ class ClaimReader:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._thoughts = _ThoughtFilter()
+        self._thoughts = ThoughtFilter()
         self._beginning = ""
         self._rest = ""  # split before: holds no whole sentence
         self._new: list[str] = []  # what follows it
@@ -112,42 +110,6 @@ class ClaimReader:
 
     def _text(self) -> str:
         return self._rest + "".join(self._new)
-
-
-class _ThoughtFilter:
-    """Remove a model's thoughts from a reply as it arrives."""
-
-    def __init__(self) -> None:
-        self._is_thinking = False
-        self._held = ""  # may be the first characters of a mark
-
-    def feed(self, piece: str) -> str:
-        """Return the text that may be shown after the next piece."""
-        text, start = self._held + piece, 0
-        shown: list[str] = []
-        for mark in _THOUGHT_MARK.finditer(text):
-            is_end = mark.group().startswith("</")
-            if is_end != self._is_thinking:
-                continue
-            if not is_end:
-                shown.append(text[start : mark.start()])
-            self._is_thinking = not is_end
-            start = mark.end()
-        part = _PART_OF_MARK.search(text, max(start, len(text) - _LONGEST_PART))
-        stop = part.start() if part else len(text)
-        self._held = text[stop:]
-        return "".join(shown) + ("" if self._is_thinking else text[start:stop])
-
-    def end(self) -> str:
-        """Return the text held back so far."""
-        held, self._held = self._held, ""
-        return "" if self._is_thinking else held
-
-
-def without_thoughts(text: str) -> str:
-    """Return a reply without the thoughts between ``<think>`` marks."""
-    thoughts = _ThoughtFilter()
-    return thoughts.feed(text) + thoughts.end()
 
 
 def split_claims(text: str) -> Iterator[Claim]:

@@ -179,8 +179,6 @@ _NAME = re.compile(
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:;…\n•|(]|\*\*)[\s\"'“‘(\[*_>#-]{0,8}\Z")
 _CODE_LIKE = re.compile(r"[_\d]|[a-z][A-Z]|\w(?:[./]|::)\w|\+\+|#|\A[A-Z]{2,}s?\Z|[A-Z]{2,}")
 _JOINED = re.compile(r"[ \u00a0]|[ ](?:of|de|van|von|der|the)[ ]")
-_TITLE = 0.75  # of the words of a title begin with a capital
-_SHORT_TITLE = 5  # words that could as well be all names
 _NOT_NAMES_TEXT = "I I'm I'll I've I'd AND OR NOT NO YES THE IF VS e.g i.e etc a.m p.m and/or"
 _NOT_NAMES = frozenset(_NOT_NAMES_TEXT.split())
 
@@ -285,13 +283,11 @@ def _read_words(text: str, match: re.Match[str]) -> tuple[float, int]:
 def _find_names(text: str, taken: bytearray) -> Iterator[Detail]:
     """Find capitalised words within sentences, consecutive ones as one, and code-like words."""
     words = [word for word in _NAME.finditer(text) if not any(taken[word.start() : word.end()])]
-    capitals = sum(word.group()[0].isupper() for word in words)
-    is_title = capitals > _TITLE * len(words) and len(words) > _SHORT_TITLE
     group: list[re.Match[str]] = []
     for word in words:
         name = word.group()
         is_name = name not in _NOT_NAMES and (
-            _CODE_LIKE.search(name) is not None or (name[0].isupper() and not is_title)
+            _CODE_LIKE.search(name) is not None or name[0].isupper()
         )
         if group and not (is_name and _JOINED.fullmatch(text, group[-1].end(), word.start())):
             yield from _make_name(text, group)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from catalog.answers.neutralising import Addressed, neutralise
@@ -20,6 +21,7 @@ _SHOWN = 3  # headings and lead-ins that are shown with an item
 _OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
 _VALUE = re.compile(" is not in the passage|, where the passage ")  # what comes before is a value
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _COMPARED = 8  # best statements, with which the best one is compared
 _SAME, _SOME = 0.75, 0.4  # of the words of one, and of the other: two statements on one thing
 _VALUES = ({"date"}, {"number", "unit", "negation"})  # both sets: of another day, for example
@@ -62,19 +64,6 @@ class Candidate(NamedTuple):
     under: str
     read_score: float | None = None
 
-    def answers_like(self, best: Candidate) -> bool:
-        """Return whether it answers as well as the best one."""
-        if best.read_score is None:
-            return self.score >= _LEAST * best.score
-        return self.read_score is not None and self.read_score >= best.read_score - _NEAR
-
-
-def extract_sentences(
-    query: str, sources: Sequence[SentenceSource], most: int
-) -> tuple[AnswerSentence, ...]:
-    """Return up to ``most`` sentences that answer best, best first."""
-    return choose_sentences(rank_candidates(query, sources), most)
-
 
 def rank_candidates(query: str, sources: Sequence[SentenceSource]) -> list[Candidate]:
     """Return the statements of the first ten passages, those that answer best first.
@@ -86,18 +75,24 @@ def rank_candidates(query: str, sources: Sequence[SentenceSource]) -> list[Candi
     return sorted(found, key=lambda one: (-one.score, one.n, one.start))
 
 
-def find_conflict(candidates: Sequence[Candidate]) -> tuple[Candidate, str] | None:
+def find_conflict(
+    candidates: Sequence[Candidate], sources: Iterable[SentenceSource] = ()
+) -> tuple[Candidate, str] | None:
     """Return the statement that says otherwise than the best one, and the two values.
 
     Both have nearly the same words. Each has a number, a date or a unit that the other lacks, or
-    one denies the other. Only the best eight are compared.
+    one denies the other. Only the best eight are compared, and none with one of another document
+    of a series, such as *Contract 1* and *Contract 2*, whose ``sources`` are these.
 
     >>> find_conflict([])
     """
+    of = {source.rank: source for source in sources}
     for other in candidates[1:_COMPARED]:
         best = candidates[0]
         if other.n == best.n or (best.under and other.under and best.under != other.under):
             continue  # medical and dental insurance may pay differently
+        if {best.n, other.n} <= of.keys() and _are_of_series(of[best.n], of[other.n]):
+            continue
         there = check_support(best.text, other.text, threshold=_SOME)
         back = check_support(other.text, best.text, threshold=_SOME)
         kinds = {one.partition(":")[0] for one in (*there.reasons, *back.reasons)}
@@ -106,6 +101,21 @@ def find_conflict(candidates: Sequence[Candidate]) -> tuple[Candidate, str] | No
             values = [_VALUE.split(one.reasons[0].partition(": ")[2])[0] for one in (there, back)]
             return other, ", ".join(dict.fromkeys(values))
     return None
+
+
+def _are_of_series(one: SentenceSource, other: SentenceSource) -> bool:
+    """Return whether two titles differ only by a number or a name, which no lower-case word is.
+
+    Years and versions are none: one may replace the other.
+    """
+    titles = [_WORD.findall(it.title) for it in (one, other)]
+    common = {*titles[0]} & {*titles[1]}
+    own = [[word for word in title if word not in common] for title in titles]
+    text = {*_WORD.findall(f"{one.text} {other.text}")}
+    return (any(map(str.isalpha, common)) and all(own)) and not any(
+        word.islower() or _YEAR.fullmatch(word) or (word.isalpha() and word.lower() in text)
+        for word in chain(*own)
+    )
 
 
 def choose_sentences(
@@ -129,9 +139,13 @@ def choose_sentences(
         folded = f" {_folded(f'{candidate.context} {candidate.text}')} "
         if len(chosen) >= most:
             break
-        is_close = not is_likely or candidate.answers_like(candidates[0])
+        best, read = candidates[0], candidate.read_score
+        if best.read_score is None:
+            is_close = candidate.score >= _LEAST * best.score
+        else:
+            is_close = read is not None and read >= best.read_score - _NEAR
         is_part = any(folded in other or other in folded for other in shown)
-        if candidate != also and (is_part or not is_close):
+        if candidate != also and (is_part or (is_likely and not is_close)):
             continue
         shown.append(folded)
         sentence = AnswerSentence(

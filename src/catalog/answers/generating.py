@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from catalog.core.settings import AnswerSettings
     from catalog.retrieval.search import Searcher
 
+    _Found = tuple[SearchResults, str | None]  # the reason why a section's results are no evidence
+
 
 SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = tomllib.loads(  # type: ignore[assignment]
     files("catalog.answers").joinpath("schemas.toml").read_text("utf-8")
@@ -131,13 +133,6 @@ def _keep(
     return tuple(sentences) if supported and settings.unsupported == "mark" else supported
 
 
-class _Evidence(NamedTuple):
-    """The passages found for one section, or the reason why they are no evidence."""
-
-    results: SearchResults
-    reason: str | None
-
-
 @takes(GenerateParams)
 def generate(params: GenerateParams) -> Artifact:
     """Return an artifact on a topic: sections of checked sentences, or marked as without evidence.
@@ -194,9 +189,9 @@ def _generate(
         ]
     else:
         evidence = dict(_search_sections(service, params, stages))
-        searches = [one.results for one in evidence.values() if one.reason is None]
+        searches = [one for one, why in evidence.values() if why is None]
         results = _number([found, *searches])
-        has_passages = {heading: one.reason is None for heading, one in evidence.items()}
+        has_passages = {heading: why is None for heading, (_, why) in evidence.items()}
         settings = service.parts.settings
         with stages.run("write") as told:
             about, seconds = (params.kind, params.topic, has_passages), settings.llm.timeout_seconds
@@ -242,9 +237,7 @@ def _agent_for(service: Searcher, params: GenerateParams) -> Agent:
     return agent.model_copy(update=kept)
 
 
-def _search_topic(
-    service: Searcher, params: GenerateParams, stages: StageLog
-) -> tuple[SearchResults, str | None]:
+def _search_topic(service: Searcher, params: GenerateParams, stages: StageLog) -> _Found:
     """Search for the topic; return the results, and the reason if they are no evidence.
 
     They always are if one heading of the documents has all words of the topic.
@@ -253,7 +246,7 @@ def _search_topic(
     with stages.run("search topic") as notes:
         found = service.run(search_params(params, params.topic))
         reason = why_not_answered(found, found.confidence, settings.answered_from)
-        if any(_coverage(params.topic, one, "") == 1.0 for one in found):
+        if any(query_coverage(params.topic, "", (it.title, *it.sections)) == 1.0 for it in found):
             reason = None
         notes.append(reason or f"{len(found)} passages")
     return found, reason
@@ -261,7 +254,7 @@ def _search_topic(
 
 def _search_sections(
     service: Searcher, params: GenerateParams, stages: StageLog
-) -> Iterator[tuple[str, _Evidence]]:
+) -> Iterator[tuple[str, _Found]]:
     """Yield each heading with what its own search found."""
     settings = service.parts.settings.answers
     for heading, question in SCHEMAS[params.kind].items():
@@ -270,12 +263,7 @@ def _search_sections(
             results = service.run(search_params(params, query))
             reason = why_not_answered(results, results.confidence, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
-        yield heading, _Evidence(results, reason)
-
-
-def _coverage(topic: str, passage: SearchResult, text: str) -> float:
-    """Return the share of the topic's words in a text and the headings of its passage."""
-    return query_coverage(topic, text, (passage.title, *passage.sections))
+        yield heading, (results, reason)
 
 
 def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
@@ -289,15 +277,15 @@ def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
     return list(numbered.values())
 
 
-def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:
+def _written(evidence: Mapping[str, _Found], draft: ArtifactDraft) -> list[ArtifactSection]:
     """Return the sections that a model wrote, and why those without sentences have none."""
     doubt = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
-    why = {
-        heading: doubt if heading in draft.doubted else _no_evidence(one.reason or MODEL_ABSTAINS)
-        for heading, one in evidence.items()
+    reasons = {
+        heading: doubt if heading in draft.doubted else _no_evidence(why or MODEL_ABSTAINS)
+        for heading, (_, why) in evidence.items()
     }
     return [
-        ArtifactSection(heading=one, sentences=said, reason=None if said else why[one])
+        ArtifactSection(heading=one, sentences=said, reason=None if said else reasons[one])
         for one, said in ((heading, draft.sections[heading]) for heading in evidence)
     ]
 

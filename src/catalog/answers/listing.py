@@ -1,153 +1,217 @@
-"""Answer "how many documents mention X?" and "which documents mention X?" exactly, from the index.
+"""Answer "which contracts mention X?" and "how many mails did Ilse send in March?" from the index.
 
 A search stops at its best passages, so it cannot count. These questions are recognised by their
-form, in English, and answered from :class:`DocumentCatalog` without a language model: the number of
-documents that contain the words, and then the first documents, each with a sentence that contains
-them.
+form, in English and German, and answered from :class:`DocumentCatalog` without a language model:
+the number of documents that meet all conditions, and then the first of them, each with a sentence
+that contains the words. A noun names documents by their type, a folder, a tag or their titles.
+``listing.toml`` has the words of these questions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+import tomllib
+from calendar import month_name
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import fields
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.answers.cited_sources import Sources, find_quote
+from catalog.answers.extracting import Candidate, rank_candidates
 from catalog.answers.neutralising import neutralise
-from catalog.answers.statements import Statement, read_statements, turns_meaning
+from catalog.answers.statements import turns_meaning
+from catalog.core import filters
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
+from catalog.core.dates import date_span, format_timestamp, read_bound, read_written_date
+from catalog.core.filters import And, Filter, Op, Or
 from catalog.core.params import MAX_DOCUMENTS, AskParams, BrowseParams, SearchParams
 from catalog.core.results import CatalogPage, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
-from catalog.retrieval.query_words import language_of_words, query_words
+from catalog.retrieval.query_words import query_coverage
+from catalog.store.lexical.analysis import analyzers_of
 from catalog.store.lexical.languages import stop_words
+from catalog.store.listing import allowed_documents, count_by_value
+from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
 
-_DOCUMENTS = (
-    "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|e?-?mails?"
-)
-_MAIL = re.compile(r"(?:how many|which|what|all|every|each|the|my|our|these|of) e?-?mails?\b", re.I)
-_CONDITION = re.compile(
-    r"(?:\b(?:not|or|without|except|but|since|before|after|in \d{4})|n['’]t)\b", re.I
-)
-_MENTION = "mention(?:s|ed|ing)?|contain(?:s|ing)?|refer(?:s|ring)? to"
-_SAY = "say(?:s|ing)?|state[sd]?|discuss(?:es|ed|ing)?|talks? about|talking about"
-_WHICH = "how many|which|what|(?:list|show me|show|find|give me)(?: all| every| each)?(?: the| my)?"
-_ASKED = re.compile(
-    rf"(?:{_WHICH})(?: of)?(?: the| my| our| these)? (?:{_DOCUMENTS})(?: there are)?"
-    rf"(?: that| which)? (?:(?P<exact>{_MENTION})|{_SAY})(?: that)? (?P<what>\S.*)",
-    re.IGNORECASE,
-)
-_ASKED_OF = re.compile(
-    rf"(?:in )?(?:how many|which|what) (?:{_DOCUMENTS}) (?:is|are|does|do) (?P<what>\S.*?) "
-    r"(?P<exact>mentioned|contained|occur|appear|referred to)(?: in)?",
-    re.IGNORECASE,
-)
-_LOOSE = re.compile(
-    rf"(?:in )?(?:how many times|(?:{_WHICH})(?: of)?(?: the| my| our| these)? (?:{_DOCUMENTS}))\b"
-    rf".*?\b(?:{_MENTION})\b",
-    re.IGNORECASE,
-)
-_BEFORE = re.compile(r"(?:the |an? |any )?(?:(?:words?|phrases?|terms?|names?) )?", re.IGNORECASE)
+_TABLE = tomllib.loads(files("catalog.answers").joinpath("listing.toml").read_text("utf-8"))
+_WHENS = ("since", "after", "before", "until", "in")
+_MONTHS = {name.casefold(): name for name in month_name if name} | _TABLE["months"]
+_WORDS = {"month": f"(?:{'|'.join(_MONTHS)})", "date": ""}
+_WORDS |= {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items()}
+_WORDS["date"] = _TABLE["forms"]["date"] % _WORDS
+_FORMS = {name: re.compile(form % _WORDS, re.I) for name, form in _TABLE["forms"].items()}
+_PLAIN = [(re.compile(form % _WORDS, re.I), plain) for form, plain in _TABLE["plain"]]
 _QUOTED = re.compile(r'["“”„«»]([^"“”„«»]+)["“”„«»]')
-_Rank = tuple[int, int, int]
+_WORD = re.compile(r"\w+")
+_BEGINNING = re.compile(r"[^\WäöüÄÖÜ]{0,3}")  # an umlaut may be lacking in the singular
+_Span = tuple[str | None, str | None]  # the first day, and the day after the last
+_LONGEST = 500  # characters of a question that counts
+_LANGUAGES = ("english", "german")
 _LISTED = 10  # documents, where the call does not say how many
 _MOST_PHRASES = 12  # a search takes 16
+_KIND = re.compile("(?:[Ee]-?)?[Mm]ails?|[A-Z]{3,4}s?")  # names a type even if there is none
+_EVERY: dict[str, Any] = {"mode": "lexical", "rerank": False, "expand": False}
+_EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage with the words
+_NOTHING = Or(())
 
 
 class ListingQuestion(NamedTuple):
-    """A question for a list: a passage must contain all its ``phrases``.
+    """A question for the documents that a ``noun`` names and that meet all conditions.
 
-    ``is_exact``: the question is about these words, so "no document" is an answer. A question such
-    as "which notes discuss …" may be about their meaning. ``file_type`` is ``mail`` if the question
-    is about mail alone.
+    One passage contains all ``phrases``. ``conditions`` are pairs of a field and a value. ``when``
+    is a word such as *since* and a date, *between* and two, or empty. ``unread`` is what cannot be
+    counted. ``is_exact``: "no document" is an answer, where *which notes discuss …* may be about a
+    meaning. ``is_request``: it asks for a number or a list.
     """
 
+    noun: str
     phrases: tuple[str, ...]
     is_exact: bool
-    file_type: str | None = None
+    conditions: tuple[tuple[str, str], ...]
+    when: tuple[str, ...]
+    unread: str
+    is_request: bool
 
 
 def read_listing(question: str) -> ListingQuestion | None:
     """Return the list that a question asks for; ``None`` for other questions.
 
-    >>> read_listing('How many notes mention an indemnity clause?')
-    ListingQuestion(phrases=('indemnity clause',), is_exact=True, file_type=None)
-    >>> read_listing('How many pages does the report have?')
+    >>> asked = read_listing('How many notes mention an indemnity clause since 2025?')
+    >>> asked.noun, asked.phrases, asked.when
+    ('notes', ('indemnity clause',), ('since', '2025'))
+    >>> read_listing('Is there an indemnity clause?')
     """
     text = " ".join(question.split()).rstrip("?.! ")
-    asked = _ASKED.fullmatch(text) or _ASKED_OF.fullmatch(text)
-    if asked is None:
+    opened = _FORMS["opening"].match(text)
+    if opened is None or len(text) > _LONGEST:
         return None
-    quoted = tuple(_QUOTED.findall(asked["what"]))
-    what = asked["what"].strip("'‘’ ")
-    what = what[_BEFORE.match(what).end() :].strip("'‘’ ")  # type: ignore[union-attr]
-    if _CONDITION.search(_QUOTED.sub("", asked["what"])):
-        return None  # a condition that a list of words cannot express
-    phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
-    if not all(re.search(r"\w", phrase) for phrase in phrases):
-        return None
-    is_mail = _MAIL.search(text, 0, asked.start("what")) is not None
-    file_type = "mail" if is_mail else None
-    return ListingQuestion(tuple(phrases), asked["exact"] is not None, file_type)
-
-
-def why_not_counted(question: str) -> str | None:
-    """Return why a question for a list is searched and not counted; ``None`` if it is no such.
-
-    >>> why_not_counted('How many notes mention sugar in 2026?') is None
-    False
-    """
-    text = _QUOTED.sub("", " ".join(question.split()))
-    if not _LOOSE.match(text):
-        return None
-    if not text.casefold().startswith("how many times") and not _CONDITION.search(text):
-        return None
-    return (
-        "this was searched, not counted: only documents and passages with given words are counted, "
-        'as in "how many notes mention WORD"; for dates and other conditions: catalog browse '
-        "--containing WORD --after DATE --before DATE"
+    rest = text[opened.end() :].strip()
+    for form, plain in _PLAIN:
+        rest = form.sub(plain, rest)
+    conditions: list[tuple[str, str]] = []
+    when: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    is_exact = True
+    while rest:
+        if match := _FORMS["tag"].match(rest):
+            conditions.append(("tags", (match["name"] or match["hash"]).strip("\"'#")))
+        elif not when and (match := _FORMS["when"].match(rest)) and (when := _read_when(match)):
+            pass
+        elif match := _FORMS["folder"].match(rest):
+            conditions.append(("path", match["name"] or match["other"]))
+        elif match := _FORMS["person"].match(rest):
+            conditions.append(("author" if match["author"] else "to", match["who"].strip('"')))
+        elif match := _FORMS["mention"].match(rest):
+            what, is_exact = match["what"], match["exact"] is not None
+            ends = [one for one in _FORMS["when"].finditer(what, 1) if one.end() == len(what)]
+            if not when and ends and (when := _read_when(ends[0])):
+                what = what[: ends[0].start()].strip()
+            if not (phrases := _read_phrases(what)):
+                break
+        elif not (match := _FORMS["filler"].match(rest)):
+            break
+        rest = rest[match.end() :].lstrip(" ,")
+    asks = opened["asks"] or opened["all"]
+    is_request = asks is not None and asks.casefold() != "what"
+    is_told = not rest and is_exact and (phrases or conditions)
+    listing = ListingQuestion(
+        opened["noun"], phrases, is_exact, tuple(conditions), when, rest, is_request
     )
+    return listing if asks or is_told else None
+
+
+def _read_phrases(what: str) -> tuple[str, ...]:
+    """Return the words that a passage must contain; none for what a list of words cannot say."""
+    quoted = tuple(_QUOTED.findall(what))
+    if _FORMS["unlike"].search(_QUOTED.sub("", what)):
+        return ()
+    what = what.strip("'‘’ ")
+    what = what[_FORMS["before"].match(what).end() :].strip("'‘’ ")  # type: ignore[union-attr]
+    phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
+    return tuple(phrases) if all(_WORD.search(phrase) for phrase in phrases) else ()
+
+
+def _read_when(match: re.Match[str]) -> tuple[str, ...]:
+    """Return the word and the dates, with English months; nothing for days that do not exist."""
+    dates = [match["first"], match["last"]] if match["first"] else [match["date"]]
+    plain = (" ".join(_MONTHS.get(it.casefold(), it) for it in one.split()) for one in dates)
+    kind = next((name for name in _WHENS if match[name]), "between")
+    when = (kind, *(re.sub(r"(?<=\d)\.(?= )", "", one) for one in plain))
+    return when if _read_span(when) or _read_span(when, 2024) else ()
+
+
+def _read_span(when: Sequence[str], year: int | None = None) -> _Span | None:
+    """Return the days of a date; ``year`` is that of dates without one, which else have none."""
+    ends: list[tuple[str, str]] = []
+    for date in when[1:]:
+        first = read_written_date(date) or (year and read_written_date(f"{date} {year}"))
+        if not first or (span := date_span(first)) is None:
+            return None
+        ends.append((first, format_timestamp(span[1])[:10]))
+    (first, second), (_, last) = ends[0], ends[-1]
+    spans: dict[str, _Span] = {"since": (first, None), "after": (second, None)}
+    spans |= {"before": (None, first), "until": (None, second)}
+    return spans.get(when[0], (first, last))
 
 
 def answer_listing(
     service: Searcher, params: AskParams, listing: ListingQuestion
-) -> Generator[AnswerEvent, None, Answer | None]:
-    """Yield the events of an answer and return it whole.
+) -> Generator[AnswerEvent, None, Answer | str | None]:
+    """Yield the events of an answer and return it whole, or say why this was not counted.
 
-    Return ``None`` if nothing contains the words and the question may mean something else.
+    Return ``None`` if the question may mean something else.
     """
-    params = replace(params, file_type=params.file_type or listing.file_type)
-    asked, page = listing.phrases, _count(service, params, listing.phrases)
-    words = _telling_words(listing.phrases)
+    asked, known = listing.phrases, _Values(service, params)
+    is_narrowed = bool(asked or listing.conditions or listing.when)
+    if listing.unread and not is_narrowed and listing.noun[-1:] not in ("s", "e", "n"):
+        return None
+    named = known.name_documents(listing.noun)
+    if named is None or listing.unread:
+        why = f"{listing.unread!r} is none of them"
+        is_meant = is_narrowed or (listing.is_request and named is not None and named[0] != "")
+        if named is None:
+            why = f"no type, folder, tag or title is called {listing.noun!r}"
+            is_exact = bool(asked and listing.is_exact) or "tags" in dict(listing.conditions)
+            is_meant = listing.is_request and is_exact
+        told = "documents are counted by words, tags, folders, types, senders and dates"
+        return f"this was searched, not counted: {told}, and {why}" if is_meant else None
+    about, given = [named[0]], [named[1], filters.parse_filters(params.filters)]
+    for field, name in listing.conditions:
+        about.append(f'{_FIELDS[field][0]} "{name}"')
+        given.append(known.having(field, name))
+    counter = _Counter(service, params, And(tuple(one for one in given if one is not None)))
+    when, page = counter.count(asked, listing.when)
+    common = stop_words("english")
+    every = dict.fromkeys(_WORD.findall(" ".join(asked)))
+    words = tuple(one for one in every if one.casefold() not in common)[:_MOST_PHRASES]
     if not page.total and len(words) > 1 and listing.is_exact:
-        apart = _count(service, params, words)
-        if apart.total:
-            asked, page = words, apart
+        in_words = counter.count(words, listing.when)
+        if in_words[1].total:
+            asked, (when, page) = words, in_words
     if not page.total and not listing.is_exact:
         return None
-    results = _search(service, params, asked, page)
+    results = counter.search(asked, page)
     yield AnswerEvent("results", results=results)
     sources = Sources(results, service.parts.settings.answers.citations)
-    first: dict[str, SearchResult] = {}
-    for result in results:
-        first.setdefault(result.source_doc_id, result)
-    sentences = [AnswerSentence(text=_headline(asked, page), citations=(), supported=True)]
+    first = {one.source_doc_id: one for one in reversed(results.results)}
+    headline = _headline([*about, when], asked, page.total)
+    sentences = [AnswerSentence(text=headline, citations=(), supported=True)]
     for entry in page.entries:
         found = first.get(entry.source_doc_id)
         if found is None:  # a passage of more than a search may return
             line = AnswerSentence(text=entry.path, citations=(), supported=True, breaks="\n")
         else:
-            line = sources.cite(_line(found, entry.matching or 1, asked))
+            times = f" ({entry.matching:,} passages)" if (entry.matching or 1) > 1 else ""
+            line = _line(found, found.title + times, asked or (found.title,))
+            line = sources.cite(line)
         sentences.append(line)
     yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
     rest = page.total - len(page.entries)
-    arguments = " ".join(f'--containing "{phrase}"' for phrase in asked)
-    kind = f" --type {params.file_type}" if isinstance(params.file_type, str) else ""
-    more = f"{rest} more: catalog browse {arguments}{kind} --offset {len(page.entries)}"
+    more = f"{rest} more: ask with --top-k {min(page.total, MAX_DOCUMENTS)}"
     return Answer(
         params.question,
         tuple(sentences),
@@ -159,78 +223,155 @@ def answer_listing(
     )
 
 
-def _count(service: Searcher, params: AskParams, phrases: tuple[str, ...]) -> CatalogPage:
-    shared = {field.name for field in fields(BrowseParams)} & {
-        field.name for field in fields(AskParams)
-    }
-    return DocumentCatalog(service.library).query(
-        containing=phrases,
-        limit=min(params.top_k or _LISTED, MAX_DOCUMENTS),
-        **{name: getattr(params, name) for name in shared},
-    )
+def _is_form(name: str, noun: str) -> bool:
+    """Return whether a folder or tag is named by a noun: ``01-contracts`` by *contract*."""
+    words = re.findall(r"[^\W\d_]+", name)
+    return name == noun or (len(words) == 1 and _share_stem(name, noun))
 
 
-def _search(
-    service: Searcher, params: AskParams, phrases: tuple[str, ...], page: CatalogPage
-) -> SearchResults:
-    """Return passages of the page's documents that contain the phrases, the best ones first."""
-    shared = {"dataset", "role", "filters", "after", "before", "file_type", "name"}
-    search = SearchParams(
-        " ".join(f'"{one}"' for one in phrases),
-        docs=[f"{entry.dataset}:{entry.path}" for entry in page.entries] or None,
-        top_k=min(1000, max(10, sum(entry.matching or 0 for entry in page.entries))),
-        mode="lexical",
-        rerank=False,
-        expand=False,
-        similarity_threshold=0.0,
-        all_copies=True,
-        **{name: getattr(params, name) for name in shared},
-    )
-    return service.run(search)
+def _share_stem(one: str, other: str) -> bool:
+    return any({*it.tokens(one)} & {*it.tokens(other)} for it in analyzers_of(_LANGUAGES))
 
 
-def _headline(phrases: tuple[str, ...], page: CatalogPage) -> str:
+def _is_called(person: str, name: str) -> bool:
+    return {*_WORD.findall(name.casefold())} <= {*_WORD.findall(person.casefold())}
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[str, str], bool]]] = {
+    "tags": ("tagged", lambda tag, name: tag.casefold() == name.casefold()),
+    "path": (
+        "in the folder",
+        lambda path, name: any(_is_form(part, name) for part in path.split("/")[:-1]),
+    ),
+    "author": ("from", _is_called),
+    "to": ("to", _is_called),
+}
+
+
+class _Values:
+    """The values of fields that the documents of a question have, as conditions on documents."""
+
+    def __init__(self, service: Searcher, params: AskParams) -> None:
+        self._database = service.library.database
+        self._dataset, self._seen = service.library.seen_datasets(params.role, params.dataset)
+
+    def name_documents(self, noun: str) -> tuple[str, Filter | None] | None:
+        """Return what a noun names, in words and as a condition; ``None`` if it names nothing."""
+        is_any = _FORMS["documents"].fullmatch(noun) is not None
+        kind, of_kind = filters.file_type_filter(noun), f"of type {noun.casefold().rstrip('s')}"
+        if not (is_any or noun == "words") and self._read(kind, "file_type"):
+            return of_kind, kind
+        if (folder := self.having("path", noun)) != _NOTHING:
+            return f'in the folder "{noun}"', folder
+        if is_any:
+            return "", None
+        if tags := self._values("tags", noun, _is_form):
+            return f'tagged "{noun}"', filters.condition("tags", Op.IN, tags)
+        titles = self._values("title", noun, _share_stem)
+        if len(titles) > 1:  # one may be about such documents
+            return f'with "{noun}" in the title', filters.condition("title", Op.IN, titles)
+        return (of_kind, _NOTHING) if _KIND.fullmatch(noun) else None
+
+    def having(self, field: str, name: str) -> Or:
+        """Return the condition to have a value that a name means; without any, nothing."""
+        values = self._values(field, name, _FIELDS[field][1])
+        return Or((filters.condition(field, Op.IN, values),)) if values else _NOTHING
+
+    def _values(self, field: str, name: str, is_meant: Callable[[str, str], bool]) -> list[str]:
+        begin = _BEGINNING.match(name)[0]  # type: ignore[index]
+        values = self._read(filters.condition(field, Op.TEXT_MATCH_INSENSITIVE, begin), field)
+        return [one for one in values if is_meant(one, name)]
+
+    def _read(self, tree: Filter, field: str) -> list[str]:
+        allowed = allowed_documents(Restriction(self._dataset, self._seen, tree))
+        with self._database.read() as connection:
+            return list(count_by_value(connection, allowed, field))
+
+
+class _Counter:
+    """Count the documents that meet a condition, and search their passages."""
+
+    def __init__(self, service: Searcher, params: AskParams, tree: Filter) -> None:
+        self._service = service
+        shared = {one.name for one in fields(BrowseParams)} & {
+            one.name for one in fields(AskParams)
+        }
+        self._asked = {name: getattr(params, name) for name in shared} | {"filters": tree}
+        self._limit = min(params.top_k or _LISTED, MAX_DOCUMENTS)
+
+    def count(self, phrases: tuple[str, ...], when: tuple[str, ...]) -> tuple[str, CatalogPage]:
+        """Return the dates in words, and the documents; a date without a year is in any year."""
+        about = f"dated {when[0]} {' and '.join(when[1:])}".replace(" in ", " ") if when else ""
+        span = _read_span(when) if when else (None, None)
+        if span is not None:
+            return about, self._page(phrases, span)
+        dated = ("1000", None)  # whatever has a date
+        newest = self._page(phrases, dated, sort="modified", limit=1)
+        oldest = self._page(phrases, dated, sort="modified", offset=max(0, newest.total - 1))
+        first, last = (
+            int(str(it.entries[0].date)[:4]) if it.total else 0 for it in (oldest, newest)
+        )
+        spans = {year: _read_span(when, year) for year in range(last, first - 1, -1)}
+        found = {year: self._page(phrases, span) for year, span in spans.items() if span}
+        found = {year: page for year, page in found.items() if page.total}
+        by_year = ", ".join(f"{year}: {page.total:,}" for year, page in found.items())
+        entries = [entry for page in found.values() for entry in page.entries][: self._limit]
+        total = sum(page.total for page in found.values())
+        whole = newest.model_copy(update={"entries": tuple(entries), "total": total})
+        return f"{about} ({by_year})" if found else about, whole
+
+    def _page(
+        self, phrases: tuple[str, ...], span: _Span = (None, None), **more: Any
+    ) -> CatalogPage:
+        asked = {"limit": self._limit, **self._asked, **more}
+        for name, bound, at in (("after", span[0], -1), ("before", span[1], 0)):
+            bounds = [one for one in (bound, asked[name]) if one is not None]
+            bounds.sort(key=lambda one: str(read_bound("date", one)))
+            asked[name] = bounds[at] if bounds else None
+        return DocumentCatalog(self._service.library).query(containing=phrases, **asked)
+
+    def search(self, phrases: tuple[str, ...], page: CatalogPage) -> SearchResults:
+        """Return passages of the page's documents that contain the phrases, the best ones first.
+
+        Without phrases they have words of the titles.
+        """
+        titles = " ".join(_WORD.findall(" ".join(entry.title for entry in page.entries)))
+        search = SearchParams(
+            " ".join(f'"{one}"' for one in phrases) or titles or "nothing",
+            docs=[f"{entry.dataset}:{entry.path}" for entry in page.entries] or None,
+            top_k=min(1000, max(10, sum(entry.matching or 4 for entry in page.entries))),
+            **_EVERY,
+            **self._asked,
+        )
+        return self._service.run(search)
+
+
+def _headline(about: Sequence[str], phrases: tuple[str, ...], total: int) -> str:
     quoted = [f'"{phrase}"' for phrase in phrases]
-    words = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-    where = "" if len(quoted) == 1 else " in one passage"
-    if not page.total:
-        return f"No document contains {words}{where}."
-    some = "1 document contains" if page.total == 1 else f"{page.total:,} documents contain"
-    return f"{some} {words}{where}."
+    words = " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))
+    where = " in one passage" if len(quoted) > 1 else ""
+    number = f"{total:,}" if total else "No" if words else "no"
+    some = " ".join(filter(None, [number, "documents" if total > 1 else "document", *about]))
+    if not words:
+        return f"There {'are' if total > 1 else 'is'} {some}."
+    return f"{some} contain{'' if total > 1 else 's'} {words}{where}."
 
 
-def _line(result: SearchResult, count: int, phrases: tuple[str, ...]) -> AnswerSentence:
+def _line(result: SearchResult, name: str, phrases: tuple[str, ...]) -> AnswerSentence:
     """Return the statements of a passage that contain the phrases; without one, the line."""
-    found: dict[int, Statement] = {}
-    statements = list(read_statements(result.text, result.sections))
-
-    def order(pair: tuple[_Rank, Statement]) -> tuple[int, bool, _Rank]:
-        rank, one = pair  # among statements with as many words, a mail's subject comes last
-        return rank[0], one.text.partition(": ")[2] != result.title, rank
-
+    found: dict[int, Candidate] = {}
     for phrase in phrases:
-        words = query_words(phrase, language_of_words(result.text))
-        ranked = [(words.rank(words.matches(one.text)), one) for one in statements]
-        best = max(ranked, key=order, default=None)
-        if best is not None and any(best[0]):
-            found.setdefault(best[1].start, best[1])
+        for best in rank_candidates(phrase, [result])[:1]:
+            found |= {best.start: best} if query_coverage(phrase, best.text, ()) else {}
     spans = [(one.start, one.end) for one in found.values()]
     start, end = spans[0] if spans else find_quote(result, " ".join(phrases))
-    texts = [one.text for one in found.values()] or [result.text[start:end].lstrip("#>-*+ ")]
-    times = "" if count == 1 else f" ({count:,} passages)"
-    above = [part for one in found.values() for part in one.context if turns_meaning(part)]
+    quote = neutralise(" ".join(result.text[start:end].lstrip("#>-*+ ").split()), [result])
+    above = [part for one in found.values() for part in one.context.split(" › ") if part]
     return AnswerSentence(
-        text=neutralise(" … ".join(" ".join(text.split()) for text in texts), [result]),
-        context=" › ".join(dict.fromkeys([f"{result.title}{times}", *above])),
+        text=" … ".join(one.text for one in found.values()) or quote,
+        context=" › ".join(dict.fromkeys([name, *filter(turns_meaning, above)])),
         citations=(result.rank,),
         supported=True,
         breaks="\n",
         span=(start, end),
     )
-
-
-def _telling_words(phrases: tuple[str, ...]) -> tuple[str, ...]:
-    common = stop_words("english")
-    words = [word for phrase in phrases for word in re.findall(r"\w+", phrase)]
-    telling = dict.fromkeys(word for word in words if word.casefold() not in common)
-    return tuple(telling)[:_MOST_PHRASES]

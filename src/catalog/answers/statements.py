@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 from catalog.core.documents import find_columns
@@ -34,11 +36,6 @@ _NO_TEXT = re.compile(  # a line of code after its prompt; of a table of content
     r"\A\s*+(?:>>>|\.\.\.|\$|PS>)\s|(?<!\.)(?<!\. )(?:\. ?){4,}+\s*+\d++\s*+\Z"
 )
 _RIGHTS = re.compile(r"©|\ball rights reserved\b|\A\W*page \d+(?: of \d+)?\W*\Z", re.I)
-_PRONOUN = re.compile(
-    r"\W*+(?:it|this|that|these|those|they|he|she|its|their|such|there|then|otherwise|however|"
-    r"but|so|also|both|neither|either|the (?:former|latter|same))\b",
-    re.I,
-)
 _STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]++)\*\*(?![\w*])")
 _NUMBER = re.compile(r"[\d.,%$€£\s+-]+\Z")
 _WORDS = re.compile(r"\w+")
@@ -46,35 +43,17 @@ _DIGIT = re.compile(r"\d")
 _MOST_COLUMNS = 40
 _ALIKE = 0.8  # of the lines of CSV have as many cells as one another: some have line breaks
 _LIST_LINE = re.compile(r"\s*+[A-ZÀ-Þ0-9][^\n]{0,78}[^\s.!?:;,]\s*\Z")  # of a list without marks
-_DENIES = re.compile(
-    r"\bnot\b|\bnever\b|\bno longer\b|\bdon['’]?ts?\b|\bprohibited\b|\bforbidden\b|\bbanned\b|"
-    r"\brejected\b|\bdeclined\b|\brefused\b|\bdiscontinued\b|\bwithdrawn\b|\bexclu(?:ded|sions)\b|"
-    r"\bmyths?\b|\buntrue\b|\bfalse\b|(?<!went )\bwrong\b|\bincorrect\b|\bbad:?\s*\Z|"
-    r"\bnothing\b|\bnone\b|\bneither\b|\bnonsense\b|\boutdated\b|\bobsolete\b",
-    re.I,
-)
-_TURNS = re.compile(
-    rf"{_DENIES.pattern}|\bwithout\b|\bexcept\w*|\bold\b|\bformer(?:ly)?\b|\bprevious\b|"
-    r"\bdeprecated\b|\bsuperseded\b|\bexpired\b|\bcancelled\b|\bdraft\b|\bpropos(?:ed|als?)\b|"
-    r"\bplanned\b|\brumou?rs?\b|\bmistaken?s?\b|\bclosed\b|\bsold out\b|\bout of stock\b|"
-    r"\bonly\b|\bunless\b",
-    re.I,
-)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _MOST_DENYING = 5  # words of a heading that denies what is under it; a longer one tells a story
 _LABELS = re.compile(r"\W*+(?:[^\W_](?:[^:.!?\n]|:(?=\d)){0,40}:\s+){0,3}")  # Greta: Myth: …
-_ANSWERS = re.compile(  # what is before it, if it turns that
-    r"\W*+(?:this|that|these|those|none|nothing|neither|not|no(?=[,.;:!])|never|only|unless|except|"
-    r"false|wrong|untrue|incorrect|nonsense|however|but|otherwise|actually|"
-    r"(?:it|they) (?:is|are|was|were|has|have|does|do)\b)",
-    re.I,
-)
+_TABLE = tomllib.loads(files("catalog.answers").joinpath("statements.toml").read_text("utf-8"))
+_ANY = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE.items()}
+_PRONOUN = re.compile(rf"\W*+{_ANY['goes_on']}\b", re.I)
+_DENIES = re.compile(rf"\b{_ANY['denies']}\b|\bbad:?\s*\Z", re.I)
+_TURNS = re.compile(rf"{_DENIES.pattern}|\b{_ANY['turns']}\b", re.I)
+_ANSWERS = re.compile(rf"\W*+{_ANY['answers']}\b", re.I)  # what is before it, if it turns that
 _STOPS = re.compile(r"[.!?…:]\W*\Z")
 _NEAR = 80  # characters of its beginning in which it does so
-_ANNOUNCES = re.compile(
-    r"\bthe following\b|\b(?:is|are|text|rules?|advice|steps?|examples?|table|list) below\b",
-    re.I,
-)
 
 
 class Statement(NamedTuple):
@@ -287,7 +266,7 @@ class _Reader:
         line = self._line(at)
         bold = _BOLD.match(line)
         is_bold = bold is not None and bold[1].rstrip()[-1:] not in (".", "!", "?")
-        if _HEADING.match(line) or _framed(line) or is_bold:
+        if _HEADING.match(line) or is_bold:
             return True
         bare = line.strip()
         if bare in self._known:
@@ -407,8 +386,6 @@ class _Reader:
                     if before is not None and _PRONOUN.match(words):
                         begin, whole = before[0], f"{before[1]} {words}"
                     waiting = self._statement(begin, end, whole, depends=is_item)
-                    if _ANNOUNCES.search(words) and turns_meaning(words):
-                        self._lead = self._over = bare.rstrip(".")
                 self._question = ""
                 before = start, words
                 continue
@@ -436,15 +413,6 @@ def _title(lines: str) -> str:
     elif (match := _BOLD.match(line)) is not None:
         line = match[1]
     return " ".join(line.strip(f" #{_FRAME}").split())
-
-
-def _framed(line: str) -> bool:
-    """Return whether a title stands between marks, two or more on each side."""
-    bare = line.strip()
-    is_framed = all(one in _FRAME for one in (*bare[:2], *bare[-2:]))
-    return (
-        len(bare) > 4 and is_framed and not bare.startswith("**") and bool(bare.strip(f" {_FRAME}"))
-    )
 
 
 def _answers(words: str) -> bool:

@@ -22,9 +22,6 @@ from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.retrieval.query_words import language_of_words
 from catalog.store.lexical.analysis import WORD, Analyzer, analyzers_of, fold
 
-_REFERENCE = re.compile(
-    r"(?<!\s)\s*+\[(?:\d{1,3}(?:\s*+[,–-]\s*+\d{1,3})*+|(?:source|chunk):[^\]\n]{1,300})\]"
-)
 _NOT_TEXT = (
     "not no never without cannot none nobody nothing neither nor hardly barely unable lack lacks "
     "lacked lacking fail fails failed non absence"
@@ -97,11 +94,6 @@ class AnalysedText:
 def tokens_of(words: Sequence[TextWord]) -> frozenset[str]:
     """Return the content tokens of words."""
     return frozenset(token for word in words for token in word.tokens)
-
-
-def strip_references(text: str) -> str:
-    """Remove the citations of a sentence: ``[1]``, ``[source: …]``, ``[chunk: …]``."""
-    return _REFERENCE.sub("", text)
 
 
 @lru_cache(maxsize=128)
@@ -294,8 +286,6 @@ _MOST_DETAILS = 40  # of a sentence: each is compared with all of the passage
 _REACH = 3  # words on either side that say which of several details is meant
 _WEIGHTS = (3, 2, 1)  # of the nearest word, the next and the third
 _SAME_PLACE = 8  # of 12: the words around agree so far that the same detail must stand there
-_ROUNDED = 0.05  # relative: "about 4 million" for 3.9
-_APPROXIMATELY = frozenset({"about", "approximately", "around", "roughly", "nearly", "almost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +309,14 @@ def check_support(
     stretches: int = 1,
     threshold: float = THRESHOLD,
 ) -> Support:
-    """Check whether a passage supports a sentence, ignoring the sentence's citations.
+    """Check whether a passage supports a sentence without citations.
 
     ``headings`` apply to all of the passage: their words count anywhere in it. ``stretches`` (1 or
     more) is the number of stretches from which the words may come: one for each passage if several
     are checked as one. ``threshold`` is the least score (0 to 1) for the words.
     """
     language = language_of_words(passage)
-    claim = analyse_text(strip_references(sentence), language)
+    claim = analyse_text(sentence, language)
     source = analyse_text(f"{headings}\n{passage}" if headings else passage, language)
     score = 1.0 if claim.details else 0.0
     if claim.tokens:
@@ -356,7 +346,7 @@ def _differences(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
         shown = claim.text[detail.start : detail.end]
         if detail.kind == "number" and detail.start in quantities:
             continue  # it is looked at with its unit
-        if detail.certain and not _is_stated(detail, claim, source):
+        if detail.certain and not _is_stated(detail, source):
             yield f"{_kind_to_blame(detail, source)}: {shown} is not in the passage"
         elif (other := _displaced(detail, claim, source)) is not None:
             has = source.text[other.start : other.end]
@@ -372,7 +362,7 @@ def _kind_to_blame(detail: Detail, source: AnalysedText) -> str:
     return "unit" if any(_equal(detail.value.value, number) for number in numbers) else "number"
 
 
-def _is_stated(detail: Detail, claim: AnalysedText, source: AnalysedText) -> bool:
+def _is_stated(detail: Detail, source: AnalysedText) -> bool:
     """Return whether the passage has such a detail anywhere."""
     value = detail.value
     if is_name(value):
@@ -382,11 +372,8 @@ def _is_stated(detail: Detail, claim: AnalysedText, source: AnalysedText) -> boo
         return True
     if isinstance(value, Date):
         years = [one.value for one in source.details if one.kind == "number"]
-        is_number = value == Date(value.year) and any(value.year == year for year in years)
-        return is_number or _is_dated(value, [one.value for one in same_kind])
-    if isinstance(
-        value, MeasurementUnit
-    ):  # without a number: wrong only where the passage has another
+        return value == Date(value.year) and any(value.year == year for year in years)
+    if isinstance(value, MeasurementUnit):  # alone: wrong only where the passage has another
         units = [one.value for one in source.details if one.kind == "unit"]
         mentioned = [one.unit if isinstance(one, Quantity) else one for one in units]
         families = {one.family for one in mentioned if isinstance(one, MeasurementUnit)}
@@ -399,9 +386,6 @@ def _is_stated(detail: Detail, claim: AnalysedText, source: AnalysedText) -> boo
             for one in plain
             if one.start not in with_unit
         )
-    if isinstance(value, float) and _APPROXIMATELY & set(claim.around(detail, 1)[0]):
-        numbers = [one.value for one in same_kind if isinstance(one.value, float)]
-        return any(abs(value - one) <= _ROUNDED * abs(one) for one in numbers)
     return False
 
 
@@ -425,16 +409,6 @@ def _agrees(value: object, other: object) -> bool:
     return _equal(value, other) or value == other
 
 
-def _is_dated(value: Date, dates: list[object]) -> bool:
-    """Return whether two dates give it together: one the year (a title, say), one the day."""
-    known = [one for one in dates if isinstance(one, Date)]
-    if value.year is None or value.month is None:
-        return False
-    return any(one == Date(value.year) for one in known) and any(
-        one.year is None and (one.month, one.day) == (value.month, value.day) for one in known
-    )
-
-
 def _is_named(words: tuple[str, ...], source: AnalysedText) -> bool:
     return all(_is_word(word, source) for word in words) or (
         len(words) > 2 and _initials(words) in source.words
@@ -442,22 +416,14 @@ def _is_named(words: tuple[str, ...], source: AnalysedText) -> bool:
 
 
 def _is_word(word: str, source: AnalysedText) -> bool:
-    """Return whether the passage has a word, ignoring endings, or the words it abbreviates."""
+    """Return whether the passage has a word, or the words it abbreviates."""
     if word in source.words:
-        return True
-    if len(word) > 3 and any(_one_begins_other(word, one) for one in source.words):
         return True
     parts = "".join(mark if mark.isalnum() else " " for mark in word).split()
     if len(parts) > 1 and all(part in source.words for part in parts):
         return True
     names = [one.value for one in source.details if one.kind == "name"]
     return 2 < len(word) < 7 and any(is_name(one) and _initials(one) == word for one in names)
-
-
-def _one_begins_other(word: str, other: str) -> bool:
-    if len(other) < 4 or not (word.isalpha() and other.isalpha()):
-        return False
-    return abs(len(word) - len(other)) <= 3 and (word.startswith(other) or other.startswith(word))
 
 
 def _initials(words: tuple[str, ...]) -> str:

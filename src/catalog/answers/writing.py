@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
+from catalog.answers.claims import Claim, ClaimReader, check_claim
 from catalog.answers.prompting import (
     JUDGE_RULES,
     RULES,
-    ContextPassage,
     ask_again,
     build_messages,
     choose_context,
@@ -21,17 +21,30 @@ from catalog.answers.prompting import (
 from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
-from catalog.core.text import clean
 from catalog.llm import LanguageModel, Message
-from catalog.llm.replies import Reply
+from catalog.llm.replies import Reply, without_thoughts
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
 
-_OF_VERDICT = 16  # tokens of a judge's reply
+_OF_VERDICT = 100  # tokens of a judge's reply
+VERDICTS = ("no", "partly", "answers")
+_VERDICT = re.compile(r"\W*(answers|partly|no)(?:\W*\Z|[\s*_]*[:.,\n–—-](.*))", re.I | re.S)
 _MOST_REPEATED = 4  # sentences of a reply; it goes on for ever with more
 _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
+
+
+class Verdict(NamedTuple):
+    """What a judge says: 2 if the passages answer, 1 if partly, 0 if not, ``None`` for other words.
+
+    ``missing`` is its text on what is missing, which may say anything.
+    """
+
+    level: int | None
+    missing: str
+    model: str
+    tokens: TokenCounts
 
 
 class Draft(NamedTuple):
@@ -57,14 +70,16 @@ def write_answer(
     seconds: float,
     *,
     agent: Agent,
+    tokens: TokenCounts | None = None,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
 
-    The ``agent`` says as whom the model writes. Unsupported ones at the beginning wait for the
-    first that is supported. Raises :class:`LLMError` kinds for a model that fails, whatever it
-    wrote before.
+    The ``agent`` says as whom the model writes; ``tokens`` are those that it used before.
+    Unsupported sentences at the beginning wait for the first that is supported. Raises
+    :class:`LLMError` kinds for a model that fails, whatever it wrote before.
     """
     writer = CheckedWriter(llm, results.results, settings, seconds, agent)
+    writer.tokens = tokens or writer.tokens
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -173,24 +188,16 @@ class CheckedWriter:
                     yield self.check(claim)
 
     def check(self, claim: Claim) -> AnswerSentence:
-        """Check a sentence: its passages, and a judge if set."""
-        sentence = check_claim(claim, self._given)
-        if not (sentence.supported and self._settings.judge and self._is_denied(sentence)):
-            return sentence
-        reason = "judge: the language model says that the passages do not support it"
-        return sentence.model_copy(update={"supported": False, "reasons": (reason,)})
+        """Check whether the passages that a sentence cites support it."""
+        return check_claim(claim, self._given)
 
-    def _is_denied(self, sentence: AnswerSentence) -> bool:
-        """Ask the model whether the cited passages, and they alone, say a sentence.
-
-        Its verdict can only take support away, so that no passage can talk it into giving some.
-        """
-        cited = [self._given[number] for number in sentence.citations]
-        passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
-        question = f"Do the passages say this? {sentence.text}"
-        messages = build_messages(question, passages, rules=JUDGE_RULES)
+    def judge(self, question: str) -> Verdict:
+        """Ask the model whether the passages answer a question."""
+        messages, _ = self.prompt(question, JUDGE_RULES)
         said, _ = self._say(messages, max_tokens=_OF_VERDICT)
-        return said.lstrip(" *\"'\n").casefold().startswith("no")
+        word, missing = verdict.groups("") if (verdict := _VERDICT.match(said)) else ("", "")
+        level = VERDICTS.index(word.casefold()) if word else None
+        return Verdict(level, missing, self._llm.name, self.tokens)
 
     def checked(self, messages: Sequence[Message]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""

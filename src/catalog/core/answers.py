@@ -102,7 +102,7 @@ class Answer:
     ``model`` is ``None`` where the sentences are the documents' own, word for word. ``certainty``
     is ``exact`` for a count, ``likely`` for an answer, ``possible`` for the closest statements, and
     ``None`` without any; ``confidence`` is the probability, 0 to 1, that the passages answer.
-    ``missing`` are words of the question that neither the cited text nor its headings have.
+    ``missing`` are words of the question that cited text and headings lack, or a judge misses.
     """
 
     question: str

@@ -249,6 +249,9 @@ class AskParams(_Narrowed, _Answerer):
 
     question: str = field(metadata=about("The question."))
     _: KW_ONLY
+    judge: bool | None = optional(
+        None, "Let the language model judge the passages. Default: if it takes two seconds at most."
+    )
     strict: bool = optional(False, STRICT)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from time import monotonic
 from typing import Any
@@ -20,6 +21,9 @@ _STATUSES = {
     404: "has no such model or address (404): check IDX_LLM__MODEL and IDX_LLM__URL",
     429: "limits the rate of requests (429): try again later",
 }
+_THOUGHT_MARK = re.compile(r"<think>|</think>\s*", re.I)
+_PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
+_LONGEST_PART = len("</think")
 _TOO_LONG = ("context length", "context window", "context size", "too many tokens", "too long")
 
 
@@ -117,3 +121,39 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
         return error if isinstance(error, LLMError) else LLMError(words)
     what = "reply broke off" if has_begun else "call failed"
     return LLMError(f"the language model's {what} ({type(error).__name__})")
+
+
+class ThoughtFilter:
+    """Remove a model's thoughts from a reply as it arrives."""
+
+    def __init__(self) -> None:
+        self._is_thinking = False
+        self._held = ""  # may be the first characters of a mark
+
+    def feed(self, piece: str) -> str:
+        """Return the text that may be shown after the next piece."""
+        text, start = self._held + piece, 0
+        shown: list[str] = []
+        for mark in _THOUGHT_MARK.finditer(text):
+            is_end = mark.group().startswith("</")
+            if is_end != self._is_thinking:
+                continue
+            if not is_end:
+                shown.append(text[start : mark.start()])
+            self._is_thinking = not is_end
+            start = mark.end()
+        part = _PART_OF_MARK.search(text, max(start, len(text) - _LONGEST_PART))
+        stop = part.start() if part else len(text)
+        self._held = text[stop:]
+        return "".join(shown) + ("" if self._is_thinking else text[start:stop])
+
+    def end(self) -> str:
+        """Return the text held back so far."""
+        held, self._held = self._held, ""
+        return "" if self._is_thinking else held
+
+
+def without_thoughts(text: str) -> str:
+    """Return a reply without the thoughts between ``<think>`` marks."""
+    thoughts = ThoughtFilter()
+    return thoughts.feed(text) + thoughts.end()

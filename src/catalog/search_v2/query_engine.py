@@ -32,7 +32,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, Te
 from llama_index_instrumentation import get_dispatcher
 
 from catalog.answers.answering import answer_events
-from catalog.answers.extracting import extract_sentences
+from catalog.answers.extracting import choose_sentences, rank_candidates
 from catalog.core.errors import InputError
 from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
@@ -280,7 +280,7 @@ def _spaced(texts: Sequence[str]) -> list[str]:
 def _extract(query: str, nodes: Sequence[NodeWithScore], most: int) -> Iterator[str]:
     """Yield the best sentences with their numbers, then the sources of the numbers."""
     sources = [_Source.of(number, node) for number, node in enumerate(nodes, start=1)]
-    sentences = extract_sentences(query, sources, most)
+    sentences = choose_sentences(rank_candidates(query, sources), most)
     cited = {number for sentence in sentences for number in sentence.citations}
     yield "\n".join(sentence.marked() for sentence in sentences)
     yield "\n".join(

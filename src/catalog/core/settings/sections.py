@@ -174,9 +174,7 @@ class AnswerSettings(SettingsSection):
     citations: Literal["number", "source", "chunk"] = setting(
         "number", "Form of citations: [1], [source: Title, page 4] or [chunk: id]."
     )
-    judge: bool = setting(
-        False, "Let the language model check each supported sentence against its passages."
-    )
+    judge: bool | None = setting(None, "Let the language model judge passages; unset: if quick.")
     agents: Path | None = setting(
         None, "Folder with a file NAME.toml for each agent; unset: agents in the home."
     )
