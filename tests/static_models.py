@@ -9,11 +9,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from catalog.core.settings import EmbeddingSettings
 
-WORDS = (
-    *("ice", "tea", "snow", "bread", "flour", "salt", "oven", "sea", "boat"),
-    *("wind", "rain", "sun", "moon", "star", "tree"),
-)
-
 
 def make_model(
     folder: Path, words: Sequence[str], table: Sequence[Sequence[float]], dtype: str = "F16"
@@ -31,9 +26,3 @@ def make_model(
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
     return EmbeddingSettings(provider="static", model=str(folder))
-
-
-def make_random_model(folder: Path, dim: int, seed: int) -> EmbeddingSettings:
-    """Write a model of :data:`WORDS` whose vectors are drawn by the seed."""
-    table = np.random.default_rng(seed).normal(size=(len(WORDS) + 1, dim))
-    return make_model(folder, ("[UNK]", *WORDS), table.tolist(), "F32")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lxml import etree
 
 from catalog.core.errors import ReadError
 from catalog.core.text import format_timecode
-from catalog.ingest.chunking import sentence_spans
+from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.ingest.readers.archive import inside
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, formula_text, write_scripts
@@ -28,8 +29,10 @@ from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
 from catalog.ingest.readers.timed.transcripts import line_time
 from catalog.ingest.readers.workbook import show
 from catalog.ingest.summaries import summarise
+from growth import assert_linear
 
 RULES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
 MARKS = str.maketrans({"<": RAISED, "_": LOWERED, ">": CLOSED})
 OMML = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 HUGE = etree.XMLParser(huge_tree=True)
@@ -117,6 +120,29 @@ def test_a_rule_gives_what_its_rows_say(sentence: str) -> None:
 @given(st.integers(0, 3_599_999))
 def test_every_whole_second_is_read_back(seconds: int) -> None:
     assert parse_timecode(format_timecode(seconds)) == seconds
+
+
+@pytest.mark.parametrize("language", SENTENCES["right"])
+def test_a_hard_place_ends_a_sentence_or_not(language: str) -> None:
+    for sentences in SENTENCES["right"][language]:
+        text = ("" if language in ("ja", "zh") else " ").join(sentences)
+        assert [text[start:end] for start, end in sentence_spans(text)] == sentences
+
+
+@given(st.lists(st.sampled_from(SENTENCES["pieces"])).map("".join))
+@example("A\ud800. \ud800. B \x00. C")
+def test_sentences_stand_where_they_are_said_to_and_leave_out_white_space_alone(text: str) -> None:
+    spans = list(sentence_spans(text))
+    edges = [0, *chain.from_iterable(spans), len(text)]
+    assert edges == sorted(edges)
+    assert all(text[start:end].strip() == text[start:end] != "" for start, end in spans)
+    assert not any(text[edges[at] : edges[at + 1]].strip() for at in range(0, len(edges), 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", SENTENCES["repeated"])
+def test_finding_the_sentences_of_a_long_text_takes_linear_time(piece: str) -> None:
+    assert_linear(lambda text: list(sentence_spans(text)), 400_000 // len(piece), piece.__mul__)
 
 
 @pytest.mark.parametrize("tag", ["msup", "mfenced", "mtable"])

@@ -150,41 +150,14 @@ def test_a_stop_word_in_capitals_is_a_name(
 # Spelling
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("sourdoguh", "sourdough"),  # two letters swapped
-        ("suordough", "sourdough"),
-        ("mayonaise", "mayonnaise"),  # one left out
-        ("ordinay", "ordinary"),  # which has another stem
-        ("unsued", "unused"),
-        ("coied", "copied"),
-        ("parantel", "parental"),  # vowels confused; "parallel" has as few edits
-        ("expences", "expenses"),
-        ("Mueller", "Müller"),
-        ("Kuendigung", "Kündigung"),
-        ("bread", None),  # is there
-        ("breads", None),
-        ("zebra", None),  # nothing is near
-        ("taht", None),  # too short to tell
-        ("E4021", None),  # a code is no word
-    ],
-)
+@pytest.mark.parametrize(("typed", "meant"), TABLES["a misspelt word is corrected"])
 def test_a_misspelt_word_is_corrected_to_one_that_a_passage_spells(
-    database: Database, folder: Path, typed: str, meant: str | None
+    database: Database, folder: Path, typed: str, meant: str
 ) -> None:
-    put(
-        database,
-        "notes",
-        "a.md",
-        "Of ordinary bread: sourdough, unused, copied, with mayonnaise. That E4012.",
-    )
-    put(
-        database,
-        "notes",
-        "b.md",
-        "The parental leave runs parallel to expenses. Frau Müller: Kündigung.",
-    )
+    text = "Of ordinary bread: sourdough, unused, copied, with mayonnaise. That E4012."
+    put(database, "notes", "a.md", text)
+    text = "The parental leave runs parallel to expenses. Frau Müller: Kündigung."
+    put(database, "notes", "b.md", text)
     engine = engine_at(database, folder)
     corrected = engine.correct(f"about {typed} bread", WHOLE)
     assert corrected == ({typed: meant} if meant else {})

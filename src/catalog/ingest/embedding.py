@@ -172,9 +172,8 @@ class _EmbeddingRun:
         chunks: list[str] = []
         if self._failed_keys:
             with self._database.read() as connection:
-                chunks = embedding_cache.find_waiting_for(
-                    connection, self._dataset, self._failed_keys
-                )
+                find, keys = embedding_cache.find_waiting_for, self._failed_keys
+                chunks = find(connection, self._dataset, keys)
         notes = tuple(self._notes)
         return EmbeddingReport(self._computed, tuple(failed), tuple(chunks), self._usage, notes)
 

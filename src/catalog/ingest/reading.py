@@ -34,8 +34,6 @@ _DATES = frozenset(" ".join(DATE_KEYS.values()).split())
 def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
     """Drop the author's values for fields that only the content decides, with a remark."""
     claims = [name for name in TOLD_BY_CONTENT if name in parsed.written & parsed.metadata.keys()]
-    if not claims:
-        return parsed
     return replace(
         parsed,
         metadata={name: value for name, value in parsed.metadata.items() if name not in claims},
@@ -83,21 +81,18 @@ def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[s
     """Drop fields with values that make no sense for them, and add remarks on these."""
     accepted = dict(fields)
     for name, value in fields.items():
+        told = ""
         if name in _DATES and read_written_date(value) is None:
-            remarks.append(
-                f"{name} {_shown(value)} is not a date, or could be two: write it as 2024-05-31"
-            )
-            if name in DATE_KEYS:
-                del accepted[name]
+            told = "is not a date, or could be two: write it as 2024-05-31"
         elif name == "file_type":
-            if kind := known_file_type(value, EXTENSIONS) if isinstance(value, str) else None:
-                accepted[name] = kind
-                continue
-            remarks.append(f"file_type {_shown(value)} is not a known type such as pdf")
-            del accepted[name]
+            kind = known_file_type(value, EXTENSIONS) if isinstance(value, str) else None
+            accepted[name], told = kind or "", "" if kind else "is not a known type such as pdf"
         elif name == "source_type" and (isinstance(value, tuple) or len(str(value)) > _MAX_WORD):
-            remarks.append(f"source_type {_shown(value)} must be one short text, such as memo")
-            del accepted[name]
+            told = "must be one short text, such as memo"
+        if told:
+            remarks.append(f"{name} {_shown(value)} {told}")
+            if name in DATE_KEYS or name not in _DATES:
+                del accepted[name]
     return accepted
 
 
@@ -209,6 +204,4 @@ class FileOutcome:
     @property
     def state(self) -> State:
         """The state for the manifest; a failure that would only repeat itself counts as done."""
-        if not self.retry:
-            return "done"
-        return "partial" if self.paths else "failed"
+        return "done" if not self.retry else "partial" if self.paths else "failed"

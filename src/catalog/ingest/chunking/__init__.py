@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.ingest.chunking.chunker import Cut, DocumentChunker
 
-__all__ = ["Cut", "DocumentChunker", "sentence_spans"]
+__all__ = ["Cut", "DocumentChunker"]

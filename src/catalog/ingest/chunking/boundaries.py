@@ -1,8 +1,7 @@
 """Find places to break a text: lines, sentences, and other places from best to worst.
 
 ``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every later
-line number wrong. A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere, and
-includes closing quotes. Every pattern is possessive, so that it takes linear time.
+line number wrong. Every pattern is possessive, so that it takes linear time.
 
 Every ``last_`` function searches ``(low, high]`` and returns an offset where a new passage may
 start, or ``None``. ``high`` is the first character that no longer fits.
@@ -13,7 +12,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
+
+from catalog.core.text import storable
 
 _BREAK = re.compile(r"\r\n?|\n")
 
@@ -35,67 +38,84 @@ def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
         yield Line(start, len(text), len(text))
 
 
-END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these
-_END = re.compile(  # a search skips quickly to its first character
-    r"""[.!?…。！？｡](?:(?<=[.!?…])(?<![.!?…].)[.!?…]*+["'”’»)\]]*+(?=\s|\Z)"""
-    r"""|(?<=[。！？｡])[。！？｡]*+[」』”’）】]*+)"""  # Chinese, Japanese
-)
+END_MARK = re.compile("[.!?…。！？｡।॥؟۔։;]")  # no sentence ends without one of these
 _TEXT = re.compile(r"\S")
-_WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘«]*\Z")
-_LONGEST_ABBREVIATION = 12
-_ABBREVIATIONS_TEXT = """
-    al approx bzw ca cf ch chap co corp cp dept dr ed eds eq eqn eqs esp est et etc
-    fig figs gen gov hr inc jr lt ltd mr mrs ms mt nr op p pp prof ref
-    refs rep resp rev sec sect sr st str supp tab tel univ v viz vol vols vs
-    jan feb mar apr jun jul aug sep sept oct nov dec
-    a.k.a a.m b.c d.h e.g e.v i.a i.e p.m p.s ph.d s.a u.a u.k u.s u.s.a usw vgl z.b"""
-_ABBREVIATIONS = frozenset(_ABBREVIATIONS_TEXT.split())
-_GERMAN_MONTH = re.compile(
-    r"(?:Jan(?:uar)?|Jänner|Feb(?:ruar)?|März|Apr(?:il)?|Mai|Jun[io]?|Jul[io]?|Aug(?:ust)?"
-    r"|(?:Sept?|Okto?|Nov|Dez)(?:em)?(?:ber)?)\b"
+_SPACE = re.compile(r"\s")  # the library knows the plain space
+_HIDDEN = str.maketrans('…({<)"`', "....---")  # it finds no end between brackets or quotes
+_CLOSED = re.compile(r"""(?<!\betc)(?<!\bal)([.!?]++)(["')])(?=\s)""")  # their stop comes last
+_NO = re.compile(r"\.(?<=\b[Nn]o\.)(?=\s\D)")
+_STOPS = re.compile(r"""[.!?…]++["'”’»)\]]*+\s*+\Z""")
+_WORD = re.compile(r"\b(?:[^\W\d_]++|\d++)(?=\.\Z)")
+_NUMBERED = re.compile(
+    "(?i:approx|art|cap|cha?p?|eqs?|figs|kap|nos?|nr|p[aá]g|sect?|tab|tel|vols?)"
 )
+_MONTH = re.compile(
+    "(?:J[aä]n|Feb|März|Apr|Mai|Ju[nl]|Aug|Sep|Okt|Nov|Dez)(?:[a-z]*[rlt]|[io]?)\\b"
+)
+_LOOK_BACK, _AT_ONCE = 24, 2_000  # characters; for some texts the library takes quadratic time
+_CODES = "en en de fr es it pt nl sv da nb tr ca fi hu ro ru el ar hy hi ta ja zh ko th he uk"
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins."""
-    for mark in _END.finditer(text, start, end):
-        at = skip_space(text, mark.end(), end)
-        if at < end and not unicodedata.combining(text[at]) and _ends_sentence(text, mark, at):
-            yield at
+    """Yield offsets in ``(start, end)`` where a further sentence of ``text[start:end]`` begins.
+
+    The library sentencex finds them by the rules of the text's language, and ours leave out some
+    (``docs/decisions/0055-where-a-sentence-ends.md``).
+    """
+    from sentencex import segment
+
+    code = _code(text)
+    while start < end:
+        part = text[start : min(start + _AT_ONCE, end)]
+        shown = _SPACE.sub(" ", _NO.sub("!", _CLOSED.sub(r"\2\1", part)))
+        pieces = segment(code, storable(shown.translate(_HIDDEN)))
+        if pieces[1:] and start + len(part) < end:
+            pieces.pop()  # it may go on
+        for piece in pieces:
+            start += len(piece)
+            at = skip_space(text, start, end)
+            if at < end and _ends_sentence(text, at):
+                yield at
+
+
+@lru_cache(maxsize=16)
+def _code(text: str) -> str:
+    """Return the library's name of the language of a text; English if it is not clear."""
+    from catalog.store.lexical.languages import LANGUAGES, detect_language
+
+    language = detect_language(text[:20_000], text[:20_000].split())
+    return _CODES.split()[LANGUAGES.index(language or "")]
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield the sentences of ``text[start:end]`` without the white space around them."""
     stop = len(text) if end is None else end
-    first = _TEXT.search(text, start, stop)
-    if first is None:
-        return
-    begin = first.start()
-    for following in sentence_starts(text, begin, stop):
-        yield begin, begin + len(text[begin:following].rstrip())
+    begin = skip_space(text, start, stop)
+    for following in chain(sentence_starts(text, begin, stop), [stop]):
+        if begin < following:
+            yield begin, trim_end(text, begin, following)
         begin = following
-    yield begin, begin + len(text[begin:stop].rstrip())
 
 
-def _ends_sentence(text: str, terminator: re.Match[str], following: int) -> bool:
-    """Return whether a terminator ends a sentence; only a lone full stop may not."""
-    if terminator.group()[0] != "." or terminator.group()[:2] == "..":
-        return True
-    if text[following].islower():
+def _ends_sentence(text: str, following: int) -> bool:
+    """Return whether a sentence ends before ``following``, where the library lets one end."""
+    before = text[max(0, following - _LOOK_BACK) : following]
+    stops = _STOPS.search(before)
+    if stops is None:  # a mark of other letters, or [1] after one
+        return before.rstrip().endswith(("]", ";")) or not before.rstrip()[-1:].isascii()
+    mark = stops.group().rstrip()
+    is_lower = text[following].islower() and mark[-1] not in "!?"
+    if is_lower or not before[-1].isspace() or unicodedata.combining(text[following]):
         return False
-    dot = terminator.start()
-    if dot > 7 and text[dot - 7 : dot].isalpha():  # no abbreviation is so long
+    word = _WORD.search(before, 0, stops.start() + 1)
+    if word is None or mark.startswith(".."):
         return True
-    match = _WORD_BEFORE.search(text[max(0, dot - _LONGEST_ABBREVIATION) : dot])
-    word = match.group().casefold() if match else ""
-    if word.isdigit():  # in a list, or a German date: am 30. Mai
-        begins_line = text[max(0, dot - len(word) - 8) : dot - len(word)].rstrip(" \t")[-1:]
-        is_day = len(word) < 3 and _GERMAN_MONTH.match(text, following) is not None
-        return not (is_day or begins_line in ("", "\n", "\r"))
-    if word in ("no", "nos"):
+    if word[0].isdigit():  # in a list, or a German date: am 30. Mai
+        is_day = len(word[0]) < 3 and _MONTH.match(text, following) is not None
+        return not is_day and before[: word.start()].rstrip(" \t")[-1:] not in ("", "\n", "\r")
+    if _NUMBERED.fullmatch(word[0]):
         return not text[following].isdigit()
-    is_initial = len(word) == 1 and text[dot - 1].isupper()
-    return not (is_initial or word in _ABBREVIATIONS)
+    return len(word[0]) > 1 or not word[0].isupper()  # an initial
 
 
 _BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")
@@ -173,10 +193,5 @@ def is_joined(text: str, at: int) -> bool:
     if at <= 0 or at >= len(text):
         return False
     before, after = text[at - 1], text[at]
-    if before == "\r":
-        return after == "\n"
-    return (
-        _JOINER in (before, after)
-        or ord(after) in _SKIN_TONES
-        or (ord(after) > 0x2FF and unicodedata.category(after)[0] == "M")
-    )
+    is_mark = ord(after) in _SKIN_TONES or unicodedata.category(after)[0] == "M"
+    return after == "\n" if before == "\r" else is_mark or _JOINER in (before, after)

@@ -99,8 +99,7 @@ class WholeFileReader(ABC):
         Raises ``ReadError`` if the file is binary, empty or too large.
         """
         data = read_bytes(handle, limits.text_bytes)
-        kind = binary_kind(data)
-        if kind is not None:
+        if (kind := binary_kind(data)) is not None:
             raise ReadError(f"binary ({kind})")
         text, guess = decode_with_remark(data, declared=self.declares_encoding)
         if not text or text.isspace():
@@ -109,9 +108,8 @@ class WholeFileReader(ABC):
         document = self.parse(text, path)
         yield document
         left = left_out if left_out is not None and "…" in document.text else None
-        for remark in (guess, document.untimed, left):
-            if remark is not None:
-                yield ReadFailure(path, remark)
+        for remark in filter(None, (guess, document.untimed, left)):
+            yield ReadFailure(path, remark)
 
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -147,10 +145,8 @@ def file_type(path: str) -> str:
 
 def choose_title(path: str, *candidates: object) -> str:
     """Return the first candidate that is not blank, on one line; else the file's stem."""
-    for candidate in candidates:
-        if isinstance(candidate, str | int | float) and (title := one_line(candidate)):
-            return title
-    return one_line(PurePosixPath(path).stem) or path
+    titles = (one_line(one) for one in candidates if isinstance(one, str | int | float))
+    return next(filter(None, titles), "") or one_line(PurePosixPath(path).stem) or path
 
 
 def one_line(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 from catalog.core.text import storable
 
@@ -123,12 +124,9 @@ def _decode_as(data: bytes, encoding: str | None) -> str | None:
 
 def mend_mojibake(text: str) -> str:
     """Return a text with UTF-8 that was taken for Latin-1 undone: ``Ã©tÃ©`` as ``été``."""
-    try:
-        return (
-            text.encode("latin-1").decode("utf-8") if re.search("[Â-ô][\x80-\xbf]", text) else text
-        )
-    except ValueError:
-        return text
+    with suppress(ValueError):
+        text = text.encode("latin-1").decode() if re.search("[Â-ô][\x80-\xbf]", text) else text
+    return text
 
 
 _RUN, _GAP = r"[A-Za-z0-9+/_-]{60,}+={0,3}", r"[ \t]{0,4}[\r\n]{1,2}[ \t]{0,4}"
