@@ -41,14 +41,13 @@ def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
 END_MARK = re.compile("[.!?…。！？｡।॥؟۔։;]")  # no sentence ends without one of these
 _TEXT = re.compile(r"\S")
 _SPACE = re.compile(r"\s")  # the library knows the plain space
-_HIDDEN = str.maketrans('…({<)"`', "....---")  # it finds no end between brackets or quotes
-_CLOSED = re.compile(r"""(?<!\betc)(?<!\bal)([.!?]++)(["')])(?=\s)""")  # their stop comes last
+# It finds no end between brackets or quotes: it sees none, and a stop before one behind it.
+_HIDDEN = str.maketrans('…({<)"`', "....---")
+_CLOSED = re.compile(r"""(?<![.!?])(?<!\betc)(?<!\bal)([.!?]++)(["')])(?=\s)""")
 _NO = re.compile(r"\.(?<=\b[Nn]o\.)(?=\s\D)")
-_STOPS = re.compile(r"""[.!?…]++["'”’»)\]]*+\s*+\Z""")
+_STOPS = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s*+\Z""")
 _WORD = re.compile(r"\b(?:[^\W\d_]++|\d++)(?=\.\Z)")
-_NUMBERED = re.compile(
-    "(?i:approx|art|cap|cha?p?|eqs?|figs|kap|nos?|nr|p[aá]g|sect?|tab|tel|vols?)"
-)
+_NUMBERED = re.compile("(?i:approx|art|cap|cha?p?|eqs?|figs|kap|nos?|nr|p[aá]g|sect?|tel|vols?)")
 _MONTH = re.compile(
     "(?:J[aä]n|Feb|März|Apr|Mai|Ju[nl]|Aug|Sep|Okt|Nov|Dez)(?:[a-z]*[rlt]|[io]?)\\b"
 )
