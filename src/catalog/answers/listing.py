@@ -56,6 +56,9 @@ _MOST_PHRASES = 12  # a search takes 16
 _KIND = re.compile("(?:[Ee]-?)?[Mm]ails?|[A-Z]{3,4}s?")  # names a type even if there is none
 _EVERY: dict[str, Any] = {"mode": "lexical", "rerank": False, "expand": False}
 _EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage with the words
+_STOP_WORDS = stop_words("english") | stop_words("german")
+_COUNTS = ("how many", "count", "list", "wie")
+_PEOPLE = ("author", "to")
 _NOTHING = Or(())
 
 
@@ -65,7 +68,7 @@ class ListingQuestion(NamedTuple):
     One passage contains all ``phrases``. ``conditions`` are pairs of a field and a value. ``when``
     is a word such as *since* and a date, *between* and two, or empty. ``unread`` is what cannot be
     counted. ``is_exact``: "no document" is an answer, where *which notes discuss …* may be about a
-    meaning. ``is_request``: it asks for a number or a list.
+    meaning. ``asks`` are its first words, such as *how many*, or "".
     """
 
     noun: str
@@ -74,7 +77,7 @@ class ListingQuestion(NamedTuple):
     conditions: tuple[tuple[str, str], ...]
     when: tuple[str, ...]
     unread: str
-    is_request: bool
+    asks: str
 
 
 def read_listing(question: str) -> ListingQuestion | None:
@@ -87,7 +90,7 @@ def read_listing(question: str) -> ListingQuestion | None:
     """
     text = " ".join(question.split()).rstrip("?.! ")
     opened = _FORMS["opening"].match(text)
-    if opened is None or len(text) > _LONGEST:
+    if opened is None or len(text) > _LONGEST or opened["noun"].casefold() in _STOP_WORDS:
         return None
     rest = text[opened.end() :].strip()
     for form, plain in _PLAIN:
@@ -115,13 +118,11 @@ def read_listing(question: str) -> ListingQuestion | None:
         elif not (match := _FORMS["filler"].match(rest)):
             break
         rest = rest[match.end() :].lstrip(" ,")
-    asks = opened["asks"] or opened["all"]
-    is_request = asks is not None and asks.casefold() != "what"
-    is_told = not rest and is_exact and (phrases or conditions)
-    listing = ListingQuestion(
-        opened["noun"], phrases, is_exact, tuple(conditions), when, rest, is_request
-    )
-    return listing if asks or is_told else None
+    asks = (opened["asks"] or opened["all"] or "").casefold()
+    is_told = not rest and is_exact and (phrases or "tags" in dict(conditions))
+    if not asks and not is_told and not (conditions and _KIND.fullmatch(opened["noun"])):
+        return None
+    return ListingQuestion(opened["noun"], phrases, is_exact, tuple(conditions), when, rest, asks)
 
 
 def _read_phrases(what: str) -> tuple[str, ...]:
@@ -161,33 +162,34 @@ def _read_span(when: Sequence[str], year: int | None = None) -> _Span | None:
 def answer_listing(
     service: Searcher, params: AskParams, listing: ListingQuestion
 ) -> Generator[AnswerEvent, None, Answer | str | None]:
-    """Yield the events of an answer and return it whole, or say why this was not counted.
-
-    Return ``None`` if the question may mean something else.
-    """
+    """Yield the events of an answer and return it, why it was not counted, or ``None``."""
     asked, known = listing.phrases, _Values(service, params)
     is_narrowed = bool(asked or listing.conditions or listing.when)
-    if listing.unread and not is_narrowed and listing.noun[-1:] not in ("s", "e", "n"):
+    is_plural = listing.noun[-1:] == "s" or listing.asks[:3] in ("wel", "wie")
+    if listing.unread and not is_narrowed and not is_plural:
         return None
     named = known.name_documents(listing.noun)
-    if named is None or listing.unread:
-        why = f"{listing.unread!r} is none of them"
-        is_meant = is_narrowed or (listing.is_request and named is not None and named[0] != "")
-        if named is None:
-            why = f"no type, folder, tag or title is called {listing.noun!r}"
-            is_exact = bool(asked and listing.is_exact) or "tags" in dict(listing.conditions)
-            is_meant = listing.is_request and is_exact
-        told = "documents are counted by words, tags, folders, types, senders and dates"
-        return f"this was searched, not counted: {told}, and {why}" if is_meant else None
+    told = "documents are counted by words, tags, folders, types, senders and dates, and "
+    told = f"this was searched, not counted: {told}"
+    if named is None or (named[0].startswith("with") and not listing.asks):
+        is_meant = bool(listing.asks.startswith(_COUNTS) and listing.is_exact and asked)
+        why = f"{told}no type, folder, tag or title is called {listing.noun!r}"
+        return why if is_meant or "tags" in dict(listing.conditions) else None
+    known_people = [
+        known.having(*one) != _NOTHING for one in listing.conditions if one[0] in _PEOPLE
+    ]
+    if listing.unread or not (all(known_people) or _KIND.fullmatch(listing.noun)):
+        is_meant = is_narrowed or (named[0][:2] in ("in", "of") and listing.asks != "what")
+        why = f"{told}{listing.unread or 'a person'!r} is none of them"
+        return why if is_meant and listing.asks else None
     about, given = [named[0]], [named[1], filters.parse_filters(params.filters)]
     for field, name in listing.conditions:
         about.append(f'{_FIELDS[field][0]} "{name}"')
         given.append(known.having(field, name))
     counter = _Counter(service, params, And(tuple(one for one in given if one is not None)))
     when, page = counter.count(asked, listing.when)
-    common = stop_words("english")
     every = dict.fromkeys(_WORD.findall(" ".join(asked)))
-    words = tuple(one for one in every if one.casefold() not in common)[:_MOST_PHRASES]
+    words = tuple(one for one in every if one.casefold() not in _STOP_WORDS)[:_MOST_PHRASES]
     if not page.total and len(words) > 1 and listing.is_exact:
         in_words = counter.count(words, listing.when)
         if in_words[1].total:
@@ -331,10 +333,7 @@ class _Counter:
         return DocumentCatalog(self._service.library).query(containing=phrases, **asked)
 
     def search(self, phrases: tuple[str, ...], page: CatalogPage) -> SearchResults:
-        """Return passages of the page's documents that contain the phrases, the best ones first.
-
-        Without phrases they have words of the titles.
-        """
+        """Return passages of the page with the phrases, or with words of titles, best first."""
         titles = " ".join(_WORD.findall(" ".join(entry.title for entry in page.entries)))
         search = SearchParams(
             " ".join(f'"{one}"' for one in phrases) or titles or "nothing",
