@@ -58,7 +58,6 @@ _EVERY: dict[str, Any] = {"mode": "lexical", "rerank": False, "expand": False}
 _EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage with the words
 _STOP_WORDS = stop_words("english") | stop_words("german")
 _COUNTS = ("how many", "count", "list", "wie")
-_PEOPLE = ("author", "to")
 _NOTHING = Or(())
 
 
@@ -171,17 +170,18 @@ def answer_listing(
     named = known.name_documents(listing.noun)
     told = "documents are counted by words, tags, folders, types, senders and dates, and "
     told = f"this was searched, not counted: {told}"
-    if named is None or (named[0].startswith("with") and not listing.asks):
-        is_meant = bool(listing.asks.startswith(_COUNTS) and listing.is_exact and asked)
+    counts = listing.asks.startswith(_COUNTS)
+    if named is None or (named[0].startswith("with") and not (counts or is_narrowed)):
+        is_meant = (counts and listing.is_exact and asked) or "tags" in dict(listing.conditions)
         why = f"{told}no type, folder, tag or title is called {listing.noun!r}"
-        return why if is_meant or "tags" in dict(listing.conditions) else None
-    known_people = [
-        known.having(*one) != _NOTHING for one in listing.conditions if one[0] in _PEOPLE
-    ]
-    if listing.unread or not (all(known_people) or _KIND.fullmatch(listing.noun)):
-        is_meant = is_narrowed or (named[0][:2] in ("in", "of") and listing.asks != "what")
+        return why if is_meant else None
+    people = [known.having(*one) for one in listing.conditions if one[0] in ("author", "to")]
+    if listing.unread or (_NOTHING in people and not _KIND.fullmatch(listing.noun)):
+        is_meant = (counts and is_narrowed) or named[0].partition(" ")[0] in ("", "in", "of")
+        if not named[0] or listing.asks in ("", "what"):  # "Which documents do I need?"
+            is_meant = asked or _FORMS["mentions"].search(listing.unread) is not None
         why = f"{told}{listing.unread or 'a person'!r} is none of them"
-        return why if is_meant and listing.asks else None
+        return why if is_meant else None
     about, given = [named[0]], [named[1], filters.parse_filters(params.filters)]
     for field, name in listing.conditions:
         about.append(f'{_FIELDS[field][0]} "{name}"')
@@ -270,6 +270,8 @@ class _Values:
         if tags := self._values("tags", noun, _is_form):
             return f'tagged "{noun}"', filters.condition("tags", Op.IN, tags)
         titles = self._values("title", noun, _share_stem)
+        if noun[-1:] == "s":  # "Foods that heal" is no food
+            titles = [one for one in titles if noun.casefold() not in one.casefold()]
         if len(titles) > 1:  # one may be about such documents
             return f'with "{noun}" in the title', filters.condition("title", Op.IN, titles)
         return (of_kind, _NOTHING) if _KIND.fullmatch(noun) else None
