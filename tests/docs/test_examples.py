@@ -98,7 +98,7 @@ def one_model():
     model = embedding.get_model()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "get_model", lambda *_, **__: model)
-        patch.setattr("catalog.search_v2.ingestion.get_model", lambda *_, **__: model)
+        patch.setattr("catalog.search_v2.ingestion_places.get_model", lambda *_, **__: model)
         yield
 
 

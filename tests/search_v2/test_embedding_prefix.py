@@ -208,18 +208,7 @@ def spoken(*seconds):
     return ChunkNode.of(source, span)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "parts"),
-    [
-        ((0, 10, 20, 30, 40, 50, 60), ["a0\na1", "a2\na3", "a4\na5"]),
-        ((100, 119, 121, 160), ["a0", "a1", "a2"]),
-        ((0, 50, 60), ["a0", "a1"]),
-        ((0, 5, 6, 7, 60), ["a0\na1\na2", "a3"]),  # nothing is in the second third alone
-        ((0, 10, 20), []),  # a single part is the whole
-        ((0, 60), []),
-        ((0, 0, 0), []),
-    ],
-)
+@table("seconds, parts", list)
 def test_a_transcripts_parts_are_of_about_twenty_seconds_and_cut_between_cues(seconds, parts):
     one = spoken(*seconds)
     assert split_by_time(one.text, one.span.cues, 20.0) == parts

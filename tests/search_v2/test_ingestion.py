@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import uuid
+from copy import deepcopy
 
 import pytest
 from llama_index.core import Document, MockEmbedding, SimpleDirectoryReader
@@ -86,6 +87,9 @@ def test_any_llama_index_model_is_wrapped_and_keeps_its_two_sides(tmp_path):
     with Library(settings, model=Told(embed_dim=8)) as library:
         service = SearchServiceV2(library)
         run(service, Document(text=KEYS), embed_model=Told(embed_dim=8))
+        own = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+        own.transformations.append(Told(embed_dim=8))  # the usual last step of LlamaIndex
+        own.run(documents=[Document(text=KEYS)])
         (vector, _), (passage, _) = (
             service.parts.query_vectors.embed("keys", side) for side in ("query", "document")
         )
@@ -679,6 +683,39 @@ def test_a_docstore_keeps_no_document_from_the_store(service, pipeline, strategy
     pipeline.delete("a")
     pipeline.run(documents=[document])
     assert texts(service, "walrus") == ["Walrus."]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_run_does_not_bring_is_deleted_at_its_end_unless_it_fails(
+    service, pipeline, is_async
+):
+    """Documents of one text are two, which LlamaIndex takes for one."""
+    pipeline.docstore = SimpleDocumentStore()
+    pipeline.docstore_strategy = DocstoreStrategy.UPSERTS_AND_DELETE
+    a, b, c = (Document(text="Walrus.", doc_id=name) for name in "abc")
+
+    def run(*documents):
+        given = {"documents": list(documents)}
+        return asyncio.run(pipeline.arun(**given)) if is_async else pipeline.run(**given)
+
+    run(a, b)
+    pipeline.transformations.insert(1, Fails())
+    with pytest.raises(RuntimeError):
+        run(c)
+    assert (paths(service), set(pipeline.docstore.docs)) == (["a", "b"], {"a", "b"})
+    run(b)
+    assert (paths(service), set(pipeline.docstore.docs)) == (["b"], {"b"})
+    assert (pipeline.report.unchanged, pipeline.report.deleted) == (["b"], ["a"])
+
+
+def test_a_copy_of_a_pipeline_has_its_own_steps_and_stores_in_the_same_dataset(service, pipeline):
+    again = deepcopy(pipeline)
+    again.transformations.insert(0, Fails())
+    pipeline.run(documents=[Document(text="Walrus.", doc_id="a")])
+    with pytest.raises(RuntimeError):
+        again.run(documents=[Document(text="Seal.", doc_id="a")])
+    again.run(documents=[Document(text="Walrus too.", doc_id="b")])
+    assert paths(service) == ["a", "b"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from llama_index.core.node_parser import (
 )
 from llama_index.core.schema import TextNode, TransformComponent
 
-from catalog.core.errors import InputError
+from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.ingest.pipeline import Pipeline
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import rebuild_indexes
@@ -267,12 +267,12 @@ def test_what_cannot_count_is_refused_with_an_error_and_nothing_is_written(servi
 
     for step, said in (
         (Foreign(), "of no document of this run"),
-        (MockEmbedding(embed_dim=8), "leave it out"),
+        (MockEmbedding(embed_dim=8), "this store is searched by"),
         (Tell(told={"confidentiality": "secret"}), "confidentiality"),
     ):
         pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
         pipeline.transformations.insert(1, step)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises((InputError, EmbeddingMismatchError), match=said):
             pipeline.run(documents=[Document(text=KEYS, doc_id="keys.md")])
     assert service.library.datasets() == []
 

@@ -318,6 +318,10 @@ def test_an_empty_query_finds_nothing(service):
     ):
         for query in ("", " \n"):
             assert asyncio.run(retriever.aretrieve(query)) == retriever.retrieve(query) == []
+    for engine in (build_engine(), AnswerQueryEngine("notes")):
+        for response in (engine.query(" "), asyncio.run(engine.aquery(""))):
+            assert (str(response), response.source_nodes) == ("No passage was found.", [])
+    assert str(AnswerQueryEngine("notes", streaming=True).query("")) == "No passage was found."
     vector = WordEncoder().encode([BACKUPS])[0].tolist()
     alone = VectorStoreQuery(query_embedding=vector, similarity_top_k=1)
     assert vectors.query(alone).nodes[0].metadata["path"] == "guides/backup.md"
@@ -676,13 +680,18 @@ def test_an_answer_engine_tells_its_retrieval(service, events):
         response = engine.query("how hot is bread baked")
         str(response)
         names = [type(event).__name__ for event in events]
-        order = ["QueryStartEvent", "RetrievalStartEvent", "RetrievalEndEvent", "QueryEndEvent"]
-        assert [name for name in names if name in order] == order
+        stages = ("Query", "Retrieval", "Synthesize")
+        told = [name for name in names if name.startswith(stages)]
+        assert told == [
+            *("QueryStartEvent", "RetrievalStartEvent", "RetrievalEndEvent"),
+            *("SynthesizeStartEvent", "SynthesizeEndEvent", "QueryEndEvent"),
+        ]
         ended = next(event for event in events if isinstance(event, RetrievalEndEvent))
         assert ended.nodes == response.source_nodes
         [(_, end)] = handler.get_event_pairs(CBEventType.RETRIEVE)
         assert end.payload["nodes"] == response.source_nodes
-        assert len(handler.get_event_pairs(CBEventType.QUERY)) == 1
+        for kind in (CBEventType.QUERY, CBEventType.SYNTHESIZE):
+            assert len(handler.get_event_pairs(kind)) == 1
 
 
 def test_a_failed_stage_is_logged_if_the_caller_does_not_see_stages(service, monkeypatch, caplog):

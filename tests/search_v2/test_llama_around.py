@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+from threading import get_ident
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
@@ -56,10 +57,10 @@ from llama_index.core.retrievers import (
     RouterRetriever,
     TransformRetriever,
 )
-from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
@@ -465,6 +466,48 @@ def test_an_index_of_llama_index_inserts_replaces_and_deletes_documents():
     [best, *_] = CatalogRetriever("zoo").retrieve("otter")
     index.delete_ref_doc(best.node.ref_doc_id)
     assert read("otter") == []
+
+
+def test_an_index_refreshes_what_changed_and_finds_nodes_by_their_ids():
+    store = DatasetVectorStore("zoo")
+    index = VectorStoreIndex.from_documents(
+        [Document(text="An okapi.", doc_id="o"), Document(text="A seal.", doc_id="s")],
+        storage_context=StorageContext.from_defaults(vector_store=store),
+        embed_model=StoresModel(),
+        store_nodes_override=True,
+    )
+    new = [Document(text="A walrus.", doc_id="o"), Document(text="A seal.", doc_id="s")]
+    assert index.refresh_ref_docs(new) == [True, False]
+    found = index.as_retriever(similarity_top_k=9).retrieve("okapi walrus seal")
+    assert sorted(one.text for one in found) == ["A seal.", "A walrus."]
+    assert store.add([TextNode(id_="owl", text="An owl.")]) == ["owl"]
+    for ids in (["owl"], [store.get_nodes(["owl"])[0].node_id]):
+        query = VectorStoreQuery(query_str="A walrus.", similarity_top_k=1, node_ids=ids)
+        assert [one.text for one in store.query(query).nodes] == ["An owl."]
+    only = MetadataFilters(filters=[MetadataFilter(key="path", value="s")])
+    assert [one.text for one in store.get_nodes(filters=only)] == ["A seal."]
+    assert len(store.get_nodes()) == 3
+    for _ in range(2):
+        store.clear()
+    with pytest.raises(UnknownDatasetError):
+        store.get_nodes()
+
+
+def test_what_an_index_embeds_and_searches_leaves_the_event_loop_free(service, monkeypatch):
+    seen, encoder = set(), service.library.model.encoder
+    encode = encoder.encode
+    monkeypatch.setattr(encoder, "encode", lambda texts: seen.add(get_ident()) or encode(texts))
+    store = DatasetVectorStore("zoo")
+    pipeline = IngestionPipelineBuilderV2().build_pipeline("zoo")
+
+    async def use():
+        await store.async_add([TextNode(id_="owl", text="An owl.")])
+        await pipeline.arun(documents=[Document(text="A seal.", doc_id="s")])
+        return await store.aquery(VectorStoreQuery(query_str="An owl.", similarity_top_k=1))
+
+    assert asyncio.run(use()).nodes[0].text == "An owl."
+    assert len(seen) >= 1
+    assert get_ident() not in seen
 
 
 def test_a_docstore_has_what_llama_indexs_stages_look_up():

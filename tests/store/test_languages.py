@@ -135,26 +135,9 @@ def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
     assert ranked(engine, "die Katze auf dem Dach") == [cat]
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("", None),
-        ("def __init__(self): pass", None),
-        ("α β γ are the angles of the triangle that was drawn here", "english"),
-        ("Книги и журналы", "russian"),
-        ("Її книги є в бібліотеці", "cyrillic"),
-        ("Бид номын санд ном уншиж өгөх дуртай", "cyrillic"),
-        ("水を飲む", "japanese"),
-        ("图书馆里有很多书", "chinese"),
-        ("서울에서 만나요", "korean"),
-        ("Il libro che ho letto non è di questa biblioteca", "italian"),
-        ("Boken som jag läste är inte från det här biblioteket och inte min", "swedish"),
-    ],
-)
-def test_the_language_is_detected_by_letters_and_function_words(
-    text: str, language: str | None
-) -> None:
-    assert detect_language(text, raw_words(text)) == language
+@pytest.mark.parametrize(("text", "language"), TABLES["the language of a text"])
+def test_the_language_is_detected_by_letters_and_function_words(text: str, language: str) -> None:
+    assert detect_language(text, raw_words(text)) == (language or None)
 
 
 @pytest.mark.parametrize(

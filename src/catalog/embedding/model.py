@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from catalog.core.errors import EmbeddingError
 from catalog.core.tokens import CharTokenCounter, FallbackCounter, TokenCounter
@@ -23,20 +24,12 @@ if TYPE_CHECKING:
     from catalog.embedding.encoder import EmbeddingUsage, Vector
 
 
-# Listeners to embeddings: called with a description of the model, the texts, and a list that has
-# the vectors when the returned block ends.
-Listener: TypeAlias = (
-    "Callable[[dict[str, Any], Sequence[str], list[Vector | None]], AbstractContextManager[None]]"
-)
-listeners: list[Listener] = []
-
-
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
     """An encoder with a prefix for each side; in a batch, a bad text affects only itself.
 
     ``query_encoder`` is the same model set up for single queries, ``None`` if that is ``encoder``.
-    ``has_sides``: it embeds passages and queries differently. ``reports``: to :data:`listeners`.
+    ``has_sides``: it embeds passages and queries differently. ``reports``: to LlamaIndex.
 
     >>> from catalog.embedding import get_model
     >>> get_model().embed_query("how to rotate a key").shape  # doctest: +SKIP
@@ -80,14 +73,40 @@ class EmbeddingModel:
 
     def _embed(self, encoder: Encoder, texts: Sequence[str], batch_size: int) -> EmbeddingResult:
         vectors: list[Vector | None] = []
-        with ExitStack() as heard:
-            for listen in listeners if self.reports else ():
-                about = {"model_name": encoder.model, "embed_batch_size": self.batch_size}
-                heard.enter_context(listen(about, texts, vectors))
+        about = {"model_name": encoder.model, "embed_batch_size": self.batch_size}
+        with _reporting(about, texts, vectors) if self.reports else nullcontext():
             encode, dim = encoder.encode, self.encoder.dim
             result = embed_in_batches(encode, texts, dim=dim, batch_size=batch_size)
             vectors.extend(result.vectors)
         return result
+
+
+@contextmanager
+def _reporting(
+    about: dict[str, Any], texts: Sequence[str], vectors: list[Vector | None]
+) -> Iterator[None]:
+    """Report an embedding to LlamaIndex's callbacks and instrumentation, like its own.
+
+    ``vectors`` are there when the block ends. If the program has not loaded LlamaIndex, nobody
+    listens.
+    """
+    if "llama_index.core" not in sys.modules:
+        yield
+        return
+    from llama_index.core import Settings
+    from llama_index.core.callbacks import CBEventType, EventPayload
+    from llama_index.core.instrumentation.events import embedding
+    from llama_index_instrumentation import get_dispatcher
+
+    manager, dispatcher = Settings.callback_manager, get_dispatcher(__name__)
+    dispatcher.event(embedding.EmbeddingStartEvent(model_dict=about))
+    with manager.event(CBEventType.EMBEDDING, {EventPayload.SERIALIZED: about}) as event:
+        yield
+        pairs = zip(texts, vectors, strict=True)
+        done = [(text, vector.tolist()) for text, vector in pairs if vector is not None]
+        chunks, embeddings = [text for text, _ in done], [vector for _, vector in done]
+        event.on_end({EventPayload.CHUNKS: chunks, EventPayload.EMBEDDINGS: embeddings})
+    dispatcher.event(embedding.EmbeddingEndEvent(chunks=chunks, embeddings=embeddings))
 
 
 def require_all(result: EmbeddingResult) -> list[Vector]:

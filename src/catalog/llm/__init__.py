@@ -7,25 +7,13 @@ from typing import Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import LLMSettings, get_settings
-from catalog.llm.model import (
-    GivenLLM,
-    LanguageModel,
-    Message,
-    ReplyPiece,
-    as_language_model,
-    complete,
-)
-
-__all__ = [
-    "PROVIDERS",
-    "GivenLLM",
-    "LanguageModel",
-    "Message",
-    "ReplyPiece",
-    "as_language_model",
-    "complete",
-    "get_llm",
-]
+from catalog.llm.model import GivenLLM as GivenLLM
+from catalog.llm.model import LanguageModel as LanguageModel
+from catalog.llm.model import Message as Message
+from catalog.llm.model import ReplyPiece as ReplyPiece
+from catalog.llm.model import as_language_model as as_language_model
+from catalog.llm.model import complete as complete
+from catalog.llm.model import llm_of_settings as llm_of_settings
 
 PROVIDERS = ("none", "openai", "ollama")  # any other names a module and function
 _OLLAMA = "http://127.0.0.1:11434/v1"  # where it listens unless told otherwise

@@ -107,6 +107,16 @@ def as_language_model(given: LanguageModel | GivenLLM) -> LanguageModel:
     return given
 
 
+def llm_of_settings() -> Any:
+    """Return the language model set in LlamaIndex's ``Settings``, ``None`` if none is."""
+    from llama_index.core import Settings
+    from llama_index.core.llms import MockLLM
+
+    llm = Settings._llm  # Settings.llm would look for OpenAI
+    is_off = isinstance(llm, MockLLM) and llm.max_tokens is None  # as Settings.llm = None leaves it
+    return None if is_off else llm
+
+
 class AdaptedModel:
     """The caller's own LlamaIndex ``LLM``, which is ``given``.
 

@@ -7,15 +7,12 @@ it is first used, from its own room, also where that is above this one.
 
 from __future__ import annotations
 
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.arguments import takes
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
-from catalog.embedding import model as embedding_model
 from catalog.retrieval.shared import close as close
 from catalog.retrieval.shared import shared_service
 
@@ -30,10 +27,13 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.interfaces.python import remove as remove
     from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
     from catalog.search_v2.collections import CollectionSearch as CollectionSearch
-    from catalog.search_v2.ingestion import CachedEmbedding as CachedEmbedding
     from catalog.search_v2.ingestion import ChunkSplitter as ChunkSplitter
-    from catalog.search_v2.ingestion import EmbeddingPrefixTransform as EmbeddingPrefixTransform
+    from catalog.search_v2.ingestion import DatasetVectorStore as DatasetVectorStore
     from catalog.search_v2.ingestion import IngestionPipelineBuilderV2 as IngestionPipelineBuilderV2
+    from catalog.search_v2.ingestion_places import (
+        EmbeddingPrefixTransform as EmbeddingPrefixTransform,
+    )
+    from catalog.search_v2.ingestion_storing import CachedEmbedding as CachedEmbedding
     from catalog.search_v2.ingestion_storing import (
         ChunkPersistenceTransform as ChunkPersistenceTransform,
     )
@@ -51,7 +51,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.search_v2.query_engine import QueryEngineBuilderV2 as QueryEngineBuilderV2
     from catalog.search_v2.retrievers import CatalogRetriever as CatalogRetriever
     from catalog.search_v2.retrievers import DatasetRetriever as DatasetRetriever
-    from catalog.search_v2.retrievers import DatasetVectorStore as DatasetVectorStore
     from catalog.search_v2.retrievers import HybridRetrieverFactoryV2 as HybridRetrieverFactoryV2
     from catalog.search_v2.retrievers import PrecomputedRetriever as PrecomputedRetriever
     from catalog.search_v2.retrievers import QueryExpansionRetrieverV2 as QueryExpansionRetrieverV2
@@ -62,14 +61,15 @@ _NAMES = {
     "answers.generating": "generate",
     "interfaces.python": "browse compare get index remove",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
-    "search_v2.ingestion": "CachedEmbedding ChunkSplitter EmbeddingPrefixTransform "
-    "IngestionPipelineBuilderV2",
-    "search_v2.ingestion_storing": "ChunkPersistenceTransform IngestionReport PersistenceTransform",
+    "search_v2.ingestion": "ChunkSplitter DatasetVectorStore IngestionPipelineBuilderV2",
+    "search_v2.ingestion_places": "EmbeddingPrefixTransform",
+    "search_v2.ingestion_storing": "CachedEmbedding ChunkPersistenceTransform IngestionReport "
+    "PersistenceTransform",
     "search_v2.nodes": "docstore",
     "search_v2.postprocessors": "DistinctText KeywordChunkSelector MaxChunksPerDocument "
     "RerankPostprocessor TemporalExpansion TokenBudget",
     "search_v2.query_engine": "AnswerQueryEngine CitedSentences QueryEngineBuilderV2",
-    "search_v2.retrievers": "CatalogRetriever DatasetRetriever DatasetVectorStore "
+    "search_v2.retrievers": "CatalogRetriever DatasetRetriever "
     "HybridRetrieverFactoryV2 PrecomputedRetriever QueryExpansionRetrieverV2",
     "search_v2.service": "SearchServiceV2",
 }
@@ -93,18 +93,6 @@ def search(params: SearchParams) -> SearchResults:
     """
     with asked_at("python"):
         return shared_service().run_logged(params)
-
-
-def _tell_llama_index(*embedding: Any) -> AbstractContextManager[None]:
-    """Report an embedding to LlamaIndex if the program has loaded it; otherwise nobody listens."""
-    if "llama_index.core" not in sys.modules:
-        return nullcontext()
-    from catalog.search_v2.embedding_events import report_embedding
-
-    return report_embedding(*embedding)
-
-
-embedding_model.listeners.append(_tell_llama_index)
 
 
 def __getattr__(name: str) -> Any:

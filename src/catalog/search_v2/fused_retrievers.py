@@ -9,10 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -28,6 +27,7 @@ from catalog.core.params import AskParams, SearchParams
 from catalog.retrieval.fusion import FusedHit, RankedList, rrf
 from catalog.retrieval.parts import StageLog
 from catalog.retrieval.request import search_arguments
+from catalog.search_v2.nodes import OwnPart
 
 _log = logging.getLogger(__name__)
 _BM25 = "llama_index.retrievers.bm25"
@@ -42,14 +42,7 @@ def is_own(part: object, name: str) -> bool:
     return name.startswith("_") or name in _OF_LLAMA_INDEX or is_property
 
 
-class SharesStore:
-    """A part whose copies ask the same store, models and clients, which cannot be copied."""
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return copy(self)
-
-
-class LaterSettings(SharesStore, Generic[ParamsT]):
+class LaterSettings(OwnPart, Generic[ParamsT]):
     """A part whose parameters can also be read and set as attributes.
 
     A set parameter acts at the next query. :class:`InputError` for a name that does not exist.
@@ -73,7 +66,7 @@ class LaterSettings(SharesStore, Generic[ParamsT]):
         return getattr(self._params, name)
 
 
-class StoreRetriever(SharesStore, BaseRetriever):
+class StoreRetriever(OwnPart, BaseRetriever):
     """A retriever that waits in a thread, and finds nothing for an empty query.
 
     Its events go to the ``callback_manager``, or else to that of LlamaIndex's ``Settings``.

@@ -9,17 +9,18 @@ are passed on in the nodes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from inspect import Parameter, signature
 from itertools import chain
 from os import PathLike
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -28,48 +29,50 @@ from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import (
     BaseNode,
     Document,
-    MetadataMode,
-    NodeRelationship,
-    TextNode,
+    QueryBundle,
     TransformComponent,
 )
-from pydantic import Field, PrivateAttr
+from llama_index.core.vector_stores import types as vectors
+from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.arguments import check_names
-from catalog.core.errors import EmbeddingMismatchError, InputError
+from catalog.core.errors import EmbeddingMismatchError, InputError, UnknownDatasetError
 from catalog.core.ids import check_dataset_name, sha1_hex
-from catalog.core.settings import get_settings
-from catalog.embedding import EmbeddingModel, as_model, get_model
+from catalog.embedding import EmbeddingModel, as_model
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.embedding import keep_vectors
 from catalog.ingest.pipeline import (
-    EmbeddedText,
     Pipeline,
     Source,
     cut_document,
-    embed_keys,
-    format_labels,
-    format_place,
 )
 from catalog.library.indexing import Indexer, Removal
+from catalog.retrieval.request import one_of
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.ingestion_nodes import LEAD, ChunkNode, GivenText, lead_with, path_below
-from catalog.search_v2.ingestion_places import collect_chunks
+from catalog.search_v2.ingestion_nodes import (
+    ChunkNode,
+    GivenText,
+    is_drawn,
+    path_below,
+)
+from catalog.search_v2.ingestion_places import ChunkPrefixTransform, collect_chunks
 from catalog.search_v2.ingestion_storing import (
     ONE_PROCESS,
     RUN,
+    CachedEmbedding,
     ChunkPersistenceTransform,
     IngestionReport,
     IngestionRun,
     OwnStep,
     PersistenceTransform,
 )
-from catalog.search_v2.retrievers import DatasetVectorStore
+from catalog.search_v2.nodes import OwnPart, read_nodes
+from catalog.search_v2.retrievers import DatasetRetriever
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import find_root
 from catalog.store.embedding_cache import require_model
 from catalog.store.manifest import files_of_paths, known_documents, paths_of_files
 from catalog.store.publish import remove_documents
+from catalog.store.statistics import count_totals
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
@@ -150,194 +153,6 @@ class ChunkSplitter(OwnStep):
         return [ChunkNode.of(source, span, style) for span in spans]
 
 
-class EmbeddingPrefixTransform(TransformComponent):
-    r"""Build the text to embed: document prefix, the passage's place and metadata, the passage.
-
-    These windows are kept on the node, separate from its text; see
-    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
-    pipeline that is not ours, put this step just before the embedding model: plain text nodes get
-    the metadata ``embedding_lead``, which no language model reads. The prefix is that of
-    ``model`` or the configured model, unless ``prefix`` is given, first or by its name.
-
-    Examples:
-        >>> from llama_index.core.schema import MetadataMode, TextNode
-        >>> from catalog.search_v2 import EmbeddingPrefixTransform
-        >>> node = TextNode(text="Every ninety days.", metadata={"title": "Rotating keys"})
-        >>> EmbeddingPrefixTransform()([node])[0].get_content(MetadataMode.EMBED)
-        'Rotating keys\nEvery ninety days.'
-    """
-
-    context: bool = True
-    form: Literal["place", "labels"] = "place"
-    part_seconds: float = Field(20.0, ge=0.0)
-    prefix: str = ""
-    _model: EmbeddingModel | None = PrivateAttr()
-
-    def __init__(
-        self,
-        model: EmbeddingModel | BaseEmbedding | str | None = None,
-        *,
-        prefix: str | None = None,
-        context: bool = True,
-        form: Literal["place", "labels"] = "place",
-        part_seconds: float = 20.0,
-    ) -> None:
-        model, prefix = (None, model) if isinstance(model, str) else (model, prefix)
-        own = None if model is None else as_model(model)
-        if prefix is None:  # else no model is needed for plain nodes
-            own = own or get_model(rag=get_settings().rag_v2)
-            prefix = own.document_prefix
-        super().__init__(context=context, form=form, part_seconds=part_seconds, prefix=prefix)
-        self._model = own
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name under which LlamaIndex stores it."""
-        return cls.__name__
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
-
-        Whole documents and other kinds of nodes are returned unchanged.
-        """
-        return [self._format(node) for node in nodes]
-
-    def _format(self, node: BaseNode) -> BaseNode:
-        if isinstance(node, ChunkNode):
-            self._model = self._model or get_model(rag=get_settings().rag_v2)
-            model = replace(self._model, document_prefix=self.prefix)
-            embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
-            node.windows = embedded.windows(node.source.parsed, node.span)
-        elif isinstance(node, TextNode) and LEAD not in node.metadata:
-            place, told = "", node.get_metadata_str(MetadataMode.EMBED)
-            if self.context:
-                place = _describe_place(node, self.form)
-                excluded = [*node.excluded_embed_metadata_keys, *_OF_PLACE]
-                rest = node.model_copy(update={"excluded_embed_metadata_keys": excluded})
-                told = rest.get_metadata_str(MetadataMode.EMBED)
-            told = f"{told.strip()}\n\n" if told.strip() else ""
-            return lead_with(node, self.prefix + place + told)
-        return node
-
-
-class ChunkPrefixTransform(OwnStep, EmbeddingPrefixTransform):
-    """The same for a dataset: takes over what steps after the splitter changed, and other nodes.
-
-    Raises :class:`InputError` for a node of no document of this run.
-    """
-
-    _chunker: DocumentChunker = PrivateAttr()
-
-    def __init__(self, made: Pipeline) -> None:
-        it, own = made.embedded, EmbeddingPrefixTransform.__init__
-        own(self, it.model, context=it.context, form=it.form, part_seconds=it.part_seconds)
-        self._chunker = made.chunker
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Return the nodes of each document as its chunks, with their windows."""
-        documents = (RUN.get() or IngestionRun()).documents
-        owned: dict[str, list[BaseNode]] = {}
-        for node in nodes:
-            made_of = node.source_node
-            name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
-            if name not in documents:
-                raise InputError(
-                    f"a step returned the node {node.node_id} of no document of this run: keep the "
-                    f"node's relationship {NodeRelationship.SOURCE.name}, and give a splitter as "
-                    "build_pipeline(splitter=…)"
-                )
-            owned.setdefault(name, []).append(node)
-        made = (collect_chunks(self._chunker, *documents[name], owned[name]) for name in owned)
-        return super().__call__(list(chain.from_iterable(made)))
-
-
-_OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
-
-
-def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
-    """Return the place of a plain node from its metadata."""
-    said = node.metadata
-    paths = (said.get(key) for key in ("path", "file_name", "file_path"))
-    path = next((str(path) for path in paths if path), "")
-    given = said.get("heading_path") or str(said.get("header_path") or "").split("/")
-    headings = [str(name).strip() for name in ([given] if isinstance(given, str) else given)]
-    title = str(said.get("title") or "")
-    if form == "place":
-        return format_place(path, (title.strip(), *headings), node.text)
-    named = PurePosixPath(path)
-    kind = str(said.get("file_type") or named.suffix[1:])
-    return format_labels(title or named.name, kind, headings)
-
-
-class CachedEmbedding(OwnStep):
-    """Give each chunk the vectors of its windows; the model embeds only new windows.
-
-    A window on which the model fails stays without a vector, which is logged; the rest of its
-    document continues. Raises ``EmbeddingError`` if the model is down.
-
-    Examples:
-        >>> from llama_index.core import Document
-        >>> from catalog.search_v2 import CachedEmbedding, IngestionPipelineBuilderV2
-        >>> nodes = [Document(text="Tea is at four.")]
-        >>> for step in IngestionPipelineBuilderV2().build_pipeline("notes").transformations[:3]:
-        ...     nodes = step(nodes)
-        >>> isinstance(step, CachedEmbedding), len(nodes[0].embedding)
-        (True, 384)
-    """
-
-    _model: EmbeddingModel = PrivateAttr()
-    _database: Database = PrivateAttr()
-
-    def __init__(self, model: EmbeddingModel | BaseEmbedding, database: Database) -> None:
-        super().__init__()
-        self._model, self._database = as_model(model), database
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
-        chunks = self._chunks(nodes)
-        texts: dict[str, str] = {}
-        for chunk in chunks:
-            chunk.embed_keys = embed_keys(self._model, chunk.windows)
-            chunk.embedded_by = self._model.encoder.fingerprint
-            texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
-        with self._database.read() as connection:
-            vectors = embedding_cache.load(connection, texts)
-        if missing := [key for key in texts if key not in vectors]:
-            result = self._model.embed([texts[key] for key in missing])
-            vectors |= keep_vectors(self._database, self._model, missing, result.vectors)
-            reasons = [*result.failures.values(), ""]
-        if count := sum(any(key not in vectors for key in chunk.embed_keys) for chunk in chunks):
-            _log.warning("%d passages have no vector, only words: %s", count, reasons[0])
-        for chunk in chunks:
-            chunk.vectors = {key: vectors[key] for key in chunk.embed_keys if key in vectors}
-            if chunk.embed_keys and chunk.embed_keys[0] in vectors:
-                chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
-        return list(nodes)
-
-
-class _DatasetDeletions(DatasetVectorStore):
-    """The dataset as the strategies of LlamaIndex's docstore see it: documents can be deleted.
-
-    There is nothing to add after our last step, which also replaces what the run brings again.
-    ``names`` are the sources by the ids of LlamaIndex documents.
-    """
-
-    names: dict[str, str] = Field(default_factory=dict)
-
-    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
-        """Return the ids of the nodes."""
-        return [node.node_id for node in nodes]
-
-    def delete(self, ref_doc_id: str, **_: Any) -> None:
-        """Delete the source of a document unless the run brings it again."""
-        run, name = RUN.get() or IngestionRun(), self.names.get(ref_doc_id, ref_doc_id)
-        if name not in run.given:
-            with self.client.library.database.write() as connection:
-                paths = paths_of_files(connection, self.dataset, [name])
-                remove_documents(connection, self.dataset, paths, time.time())
-            run.report.deleted += paths
-
-
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
@@ -350,7 +165,7 @@ class DatasetPipeline(IngestionPipeline):
     """
 
     _service: Searcher = PrivateAttr()
-    _deletions: _DatasetDeletions = PrivateAttr()
+    _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
     _first: ChunkSplitter = PrivateAttr()
     _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
 
@@ -358,10 +173,14 @@ class DatasetPipeline(IngestionPipeline):
         self, first: ChunkSplitter, *others: TransformComponent, service: Searcher
     ) -> None:
         """Set the steps, and the service in whose store they put the dataset."""
-        store = _DatasetDeletions(dataset=first.dataset, service=service)
+        store = _StoredAlready(dataset=first.dataset, service=service)
         steps = [first, *others]
         super().__init__(transformations=steps, vector_store=store, disable_cache=True)
-        self._service, self._deletions, self._first = service, store, first
+        self._service, self._first = service, first
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        own = {"transformations": self.transformations, "docstore": self.docstore}
+        return self.model_copy(update=deepcopy(own, memo))
 
     @property
     def report(self) -> IngestionReport:
@@ -373,9 +192,9 @@ class DatasetPipeline(IngestionPipeline):
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, a cache, a step that embeds and an argument
-        that neither LlamaIndex nor a step has, :class:`EmbeddingMismatchError` if the store got
-        another model meanwhile, and :class:`StoreError` if it is closed.
+        Raises :class:`InputError` for ``num_workers``, a cache and an argument that neither
+        LlamaIndex nor a step has, :class:`EmbeddingMismatchError` for a step that embeds with
+        another model, and if the store got one meanwhile, and :class:`StoreError` if it is closed.
         """
         with self._reported(num_workers, more):
             return super().run(*arguments, **more)
@@ -392,10 +211,10 @@ class DatasetPipeline(IngestionPipeline):
 
         Raises :class:`InputError` for an unknown one.
         """
-        library, dataset = self._service.library, self._deletions.dataset
+        library, dataset = self._service.library, self._first.dataset
         library.require_open()
         below = path_below(self._first.find_root(), ref_doc_id)
-        name = self._deletions.names.get(ref_doc_id, below)
+        name = self._names.get(ref_doc_id, below)
         return Indexer(library).remove_document(dataset, name)
 
     def _prepare_inputs(
@@ -405,7 +224,7 @@ class DatasetPipeline(IngestionPipeline):
         given, run = super()._prepare_inputs(documents, nodes), RUN.get()
         assert run is not None
         run.given, made_by = run.group(given), defaultdict[str, list[str]](list)
-        dataset, names = self._deletions.dataset, self._deletions.names
+        dataset, names = self._first.dataset, self._names
         with self._service.library.database.read() as connection:
             complete = run.given.keys() - embedding_cache.files_waiting(connection, dataset)
             for one in known_documents(connection, dataset, files=complete).values():
@@ -419,9 +238,29 @@ class DatasetPipeline(IngestionPipeline):
             return [text.node for text in chain.from_iterable(changed)]
         self._forget(run, run.given.keys() - made_by.keys())
         if self.docstore_strategy == DocstoreStrategy.UPSERTS_AND_DELETE:
-            known = self.docstore.docs.items()
+            run.known = dict(self.docstore.docs)
+            known = run.known.items()
             names |= {id_: GivenText.of(node, run.root).source for id_, node in known} | names
         return given
+
+    def _delete_absent(self, run: IngestionRun) -> None:
+        """Delete what the docstore knew and the run did not bring."""
+        named, dataset = self._names, self._first.dataset
+        absent = [id_ for id_ in run.known if named[id_] not in run.given]
+        with self._service.library.database.write() as connection:
+            paths = paths_of_files(connection, dataset, {named[id_] for id_ in absent})
+            remove_documents(connection, dataset, paths, time.time())
+        run.report.deleted += paths
+        for id_ in absent:
+            if self.docstore is not None:
+                self.docstore.delete_document(id_, raise_error=False)
+
+    def _give_back(self, run: IngestionRun) -> None:
+        """Give the docstore what LlamaIndex took out of it before the run failed."""
+        for id_, node in run.known.items():
+            if self.docstore is not None and not self.docstore.document_exists(id_):
+                self.docstore.add_documents([node])
+                self.docstore.set_document_hash(id_, node.hash)
 
     def _forget(self, run: IngestionRun, names: Iterable[str]) -> None:
         """Have the docstore count these sources as new: they are not stored, or not as a whole."""
@@ -438,7 +277,7 @@ class DatasetPipeline(IngestionPipeline):
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         names = {one.name: () for one in taken if one.kind in kinds and one.name != "self"}
         check_names(more, names)
-        library, earlier = self._service.library, self._deletions.names
+        library, earlier = self._service.library, self._names
         library.require_open()
         if num_workers is not None and num_workers > 1:
             raise InputError(ONE_PROCESS)
@@ -456,9 +295,13 @@ class DatasetPipeline(IngestionPipeline):
         try:
             yield
             is_done = True
+            if run.known:
+                self._delete_absent(run)
             if self.docstore is not None:
                 run.report.unchanged = [name for name in run.given if name not in run.texts]
         finally:
+            if not is_done:
+                self._give_back(run)
             self._forget(run, [it for it in run.given if not is_done or it not in run.marks])
             self._report = run.report
             RUN.set(None)
@@ -467,11 +310,9 @@ class DatasetPipeline(IngestionPipeline):
         """Move our own last steps behind the user's steps."""
         steps = self.transformations
         for step in steps:
-            if isinstance(step, BaseEmbedding):
-                raise InputError(
-                    f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
-                    "store's model, or build_pipeline(embed_model=…)"
-                )
+            if isinstance(step, BaseEmbedding):  # CachedEmbedding embeds with the same model
+                _require_model(self._service.library, step)
+        steps = [step for step in steps if not isinstance(step, BaseEmbedding)]
         kinds = {type(step) for step in steps}
         if missing := [one.__name__ for one in (ChunkSplitter, *_LAST) if one not in kinds]:
             raise InputError(
@@ -582,3 +423,151 @@ def _require_model(
 
 
 _DISABLED = 1  # dimension of the MockEmbedding that Settings.embed_model = None sets
+
+
+class DatasetVectorStore(OwnPart, vectors.BasePydanticVectorStore):
+    """A dataset as a vector store, for ``VectorStoreIndex.from_vector_store``.
+
+    The query's embedding and filters are used, whatever engine the dataset has. Give the index the
+    store's own model: an embedding of another length is ignored. ``insert`` stores what the index's
+    splitter makes by :class:`IngestionPipelineBuilderV2`, and replaces a document it has.
+
+    Examples:
+        >>> from llama_index.core.vector_stores import VectorStoreQuery
+        >>> from catalog.search_v2 import DatasetVectorStore
+        >>> query = VectorStoreQuery(query_str="how hot is the oven", similarity_top_k=1)
+        >>> DatasetVectorStore("notes").query(query).nodes[0].metadata["path"]
+        'recipes/bread.txt'
+    """
+
+    stores_text: bool = True
+    dataset: str
+    _service: Searcher | None = PrivateAttr()
+    _pipeline: DatasetPipeline | None = PrivateAttr(default=None)
+
+    # LlamaIndex's leaves out what cannot be pickled, such as the service
+    __getstate__, __setstate__ = BaseModel.__getstate__, BaseModel.__setstate__
+
+    def __init__(
+        self,
+        dataset: str | None = None,
+        *,
+        service: Searcher | None = None,
+        dataset_name: str | None = None,
+    ) -> None:
+        name = one_of(dataset=dataset, dataset_name=dataset_name)
+        super().__init__(stores_text=True, dataset=name)
+        self._service = service
+
+    @property
+    def client(self) -> Searcher:
+        """The service that searches."""
+        return self._service or shared_service()
+
+    @property
+    def pipeline(self) -> DatasetPipeline:
+        """The pipeline that stores and deletes documents."""
+        if self._pipeline is None:
+            self._pipeline = IngestionPipelineBuilderV2(self._service).build_pipeline(self.dataset)
+        return self._pipeline
+
+    def query(self, query: vectors.VectorStoreQuery, **_: Any) -> vectors.VectorStoreQueryResult:
+        """Return the nearest passages, best first.
+
+        ``node_ids`` are theirs, or those that you set before ingestion; ids that LlamaIndex drew
+        are not stored and count for nothing.
+        """
+        count = query.similarity_top_k
+        ids = [one for one in query.node_ids or () if not is_drawn(one)]
+        if ids:
+            with self.client.library.database.read() as connection:
+                count = max(1, count_totals(connection, self.dataset, by_note=True).chunks)
+        retriever = DatasetRetriever(
+            self.dataset,
+            k_dense=count,
+            k_fused=count,
+            mode="vector",
+            service=self.client,
+            filters=query.filters,
+            doc_ids=query.doc_ids,
+        )
+        text = "a vector" if query.query_str is None else query.query_str  # it is not embedded
+        found = retriever.retrieve(QueryBundle(text, embedding=query.query_embedding))
+        found = [one for one in found if not ids or _is_among(one.node, ids)]
+        found = found[: query.similarity_top_k]
+        nodes, scores = [one.node for one in found], [one.get_score() for one in found]
+        ids = [node.node_id for node in nodes]
+        return vectors.VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
+
+    async def aquery(
+        self, query: vectors.VectorStoreQuery, **_: Any
+    ) -> vectors.VectorStoreQueryResult:
+        """Return the nearest passages like :meth:`query`."""
+        return await asyncio.to_thread(self.query, query)
+
+    def get_nodes(
+        self, node_ids: list[str] | None = None, filters: vectors.MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """Return the passages that have one of the ids and pass the filters, by default all."""
+        found = chain.from_iterable(read_nodes(self.client, self.dataset, filters=filters))
+        return [node for node in found if node_ids is None or _is_among(node, node_ids)]
+
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Store the documents of nodes and return the nodes' ids, which ``get_nodes`` takes.
+
+        Raises :class:`InputError` for a document of which only the later nodes are given.
+        """
+        ids = {node.node_id for node in nodes}
+        beside = (near for node in nodes for near in (node.prev_node, node.next_node) if near)
+        if any(near.node_id not in ids for near in beside):
+            raise InputError(
+                "nodes of a document are missing, and a run replaces all of it: give its nodes "
+                "together (a larger insert_batch_size)"
+            )
+        self.pipeline.run(nodes=list(nodes))
+        return [node.node_id for node in nodes]
+
+    async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Store the documents of nodes like :meth:`add`."""
+        return await asyncio.to_thread(self.add, nodes)
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete a document by its id, or a node's ``ref_doc_id``; an unknown one is no error."""
+        pipeline = self.pipeline
+        with suppress(InputError):
+            pipeline.delete(ref_doc_id)
+
+    def clear(self, **_: Any) -> None:
+        """Remove the dataset; one that is not there is no error."""
+        with suppress(UnknownDatasetError):
+            Indexer(self.client.library).remove(self.dataset)
+
+    def copy_to(self, vector_store: vectors.BasePydanticVectorStore) -> int:
+        """Add all passages with their vectors to another vector store; return their number.
+
+        Ids are UUIDs of version 5, as Qdrant requires, made of the passages' ids: a second copy
+        replaces the first. A passage longer than the model's window has the vector of its first
+        part. Passages without a vector are left out.
+        """
+        count = 0
+        for nodes in read_nodes(self.client, self.dataset, for_stores=True):
+            count += len(vector_store.add([node for node in nodes if node.embedding is not None]))
+        return count
+
+
+def _is_among(node: BaseNode, ids: Sequence[str]) -> bool:
+    return node.node_id in ids or node.metadata.get("node_id") in ids
+
+
+class _StoredAlready(DatasetVectorStore):
+    """The vector store that LlamaIndex's strategies need: our steps do what it would do.
+
+    The last one replaces what a run brings again, and the end of the run deletes the rest.
+    """
+
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Return the ids of the nodes."""
+        return [node.node_id for node in nodes]
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:
+        """Leave the document as it is: the run may fail."""

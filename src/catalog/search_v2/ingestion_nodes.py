@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from llama_index.core.schema import (
     BaseNode,
@@ -148,7 +148,7 @@ class GivenText:
             style, page = style | {"metadata": metadata}, int(label)
         path = storable(address or bare) or source
         given = {"doc_id": name} if name else {}
-        if not isinstance(node, Document) and not _is_drawn(node.node_id):
+        if not isinstance(node, Document) and not is_drawn(node.node_id):
             given["node_id"] = node.node_id
         known_by: KnownBy = "id" if has_id else "address" if full else "name" if bare else "text"
         if has_id and not isinstance(node, Document) and node.ref_doc_id:
@@ -194,13 +194,13 @@ def _find_id(node: BaseNode, *, has_address: bool) -> str:
     """
     name = node.ref_doc_id or node.node_id
     is_set = isinstance(node, Document) and "id_" in node.model_fields_set
-    return "" if _is_drawn(name) and (has_address or not is_set) else name
+    return "" if is_drawn(name) and (has_address or not is_set) else name
 
 
-def _is_drawn(name: str) -> bool:
+def is_drawn(name: str) -> bool:
     """Return whether LlamaIndex drew an id."""
     try:
-        return uuid.UUID(name).version == 4
+        return UUID(name).version == 4
     except ValueError:
         return False
 

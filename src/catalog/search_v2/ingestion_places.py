@@ -1,4 +1,4 @@
-"""The chunks of a document from the nodes that steps made of it, at their place in the text."""
+"""The chunks of a document from the nodes that steps made of it, and their texts to embed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,40 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import Any
+from itertools import accumulate, chain, pairwise
+from pathlib import PurePosixPath
+from typing import Any, Literal
 
-from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from pydantic import Field, PrivateAttr
 
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.core.errors import InputError
 from catalog.core.places import AS_IN_FILE, Places
+from catalog.core.settings import get_settings
 from catalog.core.text import storable
+from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.pipeline import Source, cut_document
+from catalog.ingest.pipeline import (
+    EmbeddedText,
+    Pipeline,
+    Source,
+    cut_document,
+    format_labels,
+    format_place,
+)
 from catalog.ingest.readers.metadata import LEVEL, normalise
-from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, keep_given
-from catalog.search_v2.nodes import ADDED, PARENT
+from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, LEAD, ChunkNode, keep_given, lead_with
+from catalog.search_v2.ingestion_storing import RUN, IngestionRun, OwnStep
+from catalog.search_v2.nodes import ADDED, PARENT, OwnPart
 
 
 def collect_chunks(
@@ -198,3 +218,117 @@ def _find(doc: ParsedDocument, text: str, before: int, end: int) -> int:
         return behind
     shared = doc.text.rfind(text, before + 1, end + len(text) - 1)
     return shared if shared >= 0 else doc.text.find(text, behind)
+
+
+class EmbeddingPrefixTransform(OwnPart, TransformComponent):
+    r"""Build the text to embed: document prefix, the passage's place and metadata, the passage.
+
+    These windows are kept on the node, separate from its text; see
+    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
+    pipeline that is not ours, put this step just before the embedding model: plain text nodes get
+    the metadata ``embedding_lead``, which no language model reads. The prefix is that of
+    ``model`` or the configured model, unless ``prefix`` is given, first or by its name.
+
+    Examples:
+        >>> from llama_index.core.schema import MetadataMode, TextNode
+        >>> from catalog.search_v2 import EmbeddingPrefixTransform
+        >>> node = TextNode(text="Every ninety days.", metadata={"title": "Rotating keys"})
+        >>> EmbeddingPrefixTransform()([node])[0].get_content(MetadataMode.EMBED)
+        'Rotating keys\nEvery ninety days.'
+    """
+
+    context: bool = True
+    form: Literal["place", "labels"] = "place"
+    part_seconds: float = Field(20.0, ge=0.0)
+    prefix: str = ""
+    _model: EmbeddingModel | None = PrivateAttr()
+
+    def __init__(
+        self,
+        model: EmbeddingModel | BaseEmbedding | str | None = None,
+        *,
+        prefix: str | None = None,
+        context: bool = True,
+        form: Literal["place", "labels"] = "place",
+        part_seconds: float = 20.0,
+    ) -> None:
+        model, prefix = (None, model) if isinstance(model, str) else (model, prefix)
+        own = None if model is None else as_model(model)
+        if prefix is None:  # else no model is needed for plain nodes
+            own = own or get_model(rag=get_settings().rag_v2)
+            prefix = own.document_prefix
+        super().__init__(context=context, form=form, part_seconds=part_seconds, prefix=prefix)
+        self._model = own
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
+
+        Whole documents and other kinds of nodes are returned unchanged.
+        """
+        return [self._format(node) for node in nodes]
+
+    def _format(self, node: BaseNode) -> BaseNode:
+        if isinstance(node, ChunkNode):
+            self._model = self._model or get_model(rag=get_settings().rag_v2)
+            model = replace(self._model, document_prefix=self.prefix)
+            embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
+            node.windows = embedded.windows(node.source.parsed, node.span)
+        elif isinstance(node, TextNode) and LEAD not in node.metadata:
+            place, told = "", node.get_metadata_str(MetadataMode.EMBED)
+            if self.context:
+                place = _describe_place(node, self.form)
+                excluded = [*node.excluded_embed_metadata_keys, *_OF_PLACE]
+                rest = node.model_copy(update={"excluded_embed_metadata_keys": excluded})
+                told = rest.get_metadata_str(MetadataMode.EMBED)
+            told = f"{told.strip()}\n\n" if told.strip() else ""
+            return lead_with(node, self.prefix + place + told)
+        return node
+
+
+class ChunkPrefixTransform(OwnStep, EmbeddingPrefixTransform):
+    """The same for a dataset: takes over what steps after the splitter changed, and other nodes.
+
+    Raises :class:`InputError` for a node of no document of this run.
+    """
+
+    _chunker: DocumentChunker = PrivateAttr()
+
+    def __init__(self, made: Pipeline) -> None:
+        it, own = made.embedded, EmbeddingPrefixTransform.__init__
+        own(self, it.model, context=it.context, form=it.form, part_seconds=it.part_seconds)
+        self._chunker = made.chunker
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Return the nodes of each document as its chunks, with their windows."""
+        documents = (RUN.get() or IngestionRun()).documents
+        owned: dict[str, list[BaseNode]] = {}
+        for node in nodes:
+            made_of = node.source_node
+            name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
+            if name not in documents:
+                raise InputError(
+                    f"a step returned the node {node.node_id} of no document of this run: keep the "
+                    f"node's relationship {NodeRelationship.SOURCE.name}, and give a splitter as "
+                    "build_pipeline(splitter=…)"
+                )
+            owned.setdefault(name, []).append(node)
+        made = (collect_chunks(self._chunker, *documents[name], owned[name]) for name in owned)
+        return super().__call__(list(chain.from_iterable(made)))
+
+
+_OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
+
+
+def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
+    """Return the place of a plain node from its metadata."""
+    said = node.metadata
+    paths = (said.get(key) for key in ("path", "file_name", "file_path"))
+    path = next((str(path) for path in paths if path), "")
+    given = said.get("heading_path") or str(said.get("header_path") or "").split("/")
+    headings = [str(name).strip() for name in ([given] if isinstance(given, str) else given)]
+    title = str(said.get("title") or "")
+    if form == "place":
+        return format_place(path, (title.strip(), *headings), node.text)
+    named = PurePosixPath(path)
+    kind = str(said.get("file_type") or named.suffix[1:])
+    return format_labels(title or named.name, kind, headings)

@@ -1,7 +1,8 @@
-"""The last steps of an ingestion pipeline: make rows of chunks, and publish them."""
+"""The last steps of an ingestion pipeline: embed chunks, make rows of them, and publish them."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -17,11 +18,13 @@ from pydantic import PrivateAttr
 from catalog.core.documents import part_label
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.ids import sha1_hex
-from catalog.ingest.pipeline import TOGETHER, Source
+from catalog.embedding import EmbeddingModel, as_model
+from catalog.ingest.embedding import keep_vectors
+from catalog.ingest.pipeline import TOGETHER, Source, embed_keys
 from catalog.ingest.sync_report import in_groups
 from catalog.search_v2.ingestion_nodes import ChunkNode, GivenText, parse_texts
-from catalog.search_v2.nodes import PassageNode, link_neighbours
-from catalog.store import Database
+from catalog.search_v2.nodes import OwnPart, PassageNode, link_neighbours
+from catalog.store import Database, embedding_cache
 from catalog.store.chunks import find_chunks, find_root
 from catalog.store.manifest import StoredPart, parts_of_files
 from catalog.store.publish import (
@@ -35,6 +38,7 @@ from catalog.store.publish import (
 )
 
 if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
     from sqlalchemy import Connection
 
 _log = logging.getLogger(__name__)
@@ -71,7 +75,8 @@ class IngestionRun:
     """The state that the steps of one run share: parallel runs of a pipeline have one each.
 
     ``root`` is the folder of the dataset, ``how`` tells what the steps are, and ``earlier`` are the
-    sources of the pipeline's earlier runs. By source, ``given`` are the texts that the run brings,
+    sources of the pipeline's earlier runs. The run deletes those of ``known``, the docstore's
+    documents, that it does not bring. By source, ``given`` are the texts that the run brings,
     ``marks`` tell what its documents are made of, and ``texts`` are those after the first steps.
     ``documents`` are these by source_doc_id, with their styles.
     """
@@ -79,6 +84,7 @@ class IngestionRun:
     root: str = ""
     how: str = ""
     earlier: frozenset[str] = frozenset()
+    known: dict[str, BaseNode] = field(default_factory=dict)
     report: IngestionReport = field(default_factory=IngestionReport)
     given: dict[str, list[GivenText]] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -143,16 +149,11 @@ ONE_PROCESS = (
 )
 
 
-class OwnStep(TransformComponent):
+class OwnStep(OwnPart, TransformComponent):
     """A step of a run in this process: neither pickled nor replaced by LlamaIndex's cache.
 
     A cached result would store nothing, and a chunk from a cache has no place in its source.
     """
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name under which LlamaIndex knows it."""
-        return cls.__name__
 
     def to_dict(self, **options: Any) -> dict[str, Any]:
         """Return the fields with a new number, as LlamaIndex's cache looks for them."""
@@ -170,6 +171,56 @@ class OwnStep(TransformComponent):
                     f"{type(node).__name__}: keep all steps of build_pipeline() in their order"
                 )
         return cast("list[ChunkNode]", list(nodes))
+
+
+class CachedEmbedding(OwnStep):
+    """Give each chunk the vectors of its windows; the model embeds only new windows.
+
+    A window on which the model fails stays without a vector, which is logged; the rest of its
+    document continues. Raises ``EmbeddingError`` if the model is down.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.search_v2 import CachedEmbedding, IngestionPipelineBuilderV2
+        >>> nodes = [Document(text="Tea is at four.")]
+        >>> for step in IngestionPipelineBuilderV2().build_pipeline("notes").transformations[:3]:
+        ...     nodes = step(nodes)
+        >>> isinstance(step, CachedEmbedding), len(nodes[0].embedding)
+        (True, 384)
+    """
+
+    _model: EmbeddingModel = PrivateAttr()
+    _database: Database = PrivateAttr()
+
+    def __init__(self, model: EmbeddingModel | BaseEmbedding, database: Database) -> None:
+        super().__init__()
+        self._model, self._database = as_model(model), database
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""
+        chunks = self._chunks(nodes)
+        texts: dict[str, str] = {}
+        for chunk in chunks:
+            chunk.embed_keys = embed_keys(self._model, chunk.windows)
+            chunk.embedded_by = self._model.encoder.fingerprint
+            texts |= zip(chunk.embed_keys, chunk.windows, strict=True)
+        with self._database.read() as connection:
+            vectors = embedding_cache.load(connection, texts)
+        if missing := [key for key in texts if key not in vectors]:
+            result = self._model.embed([texts[key] for key in missing])
+            vectors |= keep_vectors(self._database, self._model, missing, result.vectors)
+            reasons = [*result.failures.values(), ""]
+        if count := sum(any(key not in vectors for key in chunk.embed_keys) for chunk in chunks):
+            _log.warning("%d passages have no vector, only words: %s", count, reasons[0])
+        for chunk in chunks:
+            chunk.vectors = {key: vectors[key] for key in chunk.embed_keys if key in vectors}
+            if chunk.embed_keys and chunk.embed_keys[0] in vectors:
+                chunk.embedding = vectors[chunk.embed_keys[0]].tolist()
+        return list(nodes)
+
+    async def acall(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Embed in a thread, so that the event loop does not wait."""
+        return await asyncio.to_thread(self, nodes)
 
 
 class ChunkPersistenceTransform(OwnStep):

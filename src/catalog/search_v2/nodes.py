@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import NAMESPACE_OID, uuid5
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from catalog.core.arguments import check_names
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
+from catalog.core.filters import parse_filters
 from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.fusion import FusedHit
@@ -47,6 +48,18 @@ TEMPLATES = ("text_template", "metadata_template", "metadata_separator")
 GIVEN = f"{UNLISTED}metadata"  # a document's metadata as given, in JSON
 ADDED = f"{UNLISTED}added"  # what steps added for one chunk, in JSON
 PARENT = f"{UNLISTED}parent"  # the id of the chunk above, by a splitter of several levels
+
+
+class OwnPart:
+    """A part under its class's name, whose copies ask the same store, models and clients."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex knows and stores it."""
+        return cls.__name__
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return copy(self)
 
 
 class PassageNode(TextNode):
@@ -218,9 +231,6 @@ def to_nodes(passages: Sequence[Passage], database: Database) -> list[NodeWithSc
     return link_neighbours([ScoredPassage.of(passage) for passage in passages], database)
 
 
-ScoreName = Literal["fused", "relevance"]
-
-
 def link_neighbours(nodes: Sequence[NodeWithScore], database: Database) -> list[NodeWithScore]:
     """Give the nodes of chunks the ids of the chunks before and after them."""
     ours = [node.node for node in nodes if isinstance(node.node, PassageNode)]
@@ -238,15 +248,15 @@ _AT_ONCE = 500  # passages in memory, with their vectors
 
 
 def read_nodes(
-    service: Searcher, dataset: DatasetChoice, *, for_stores: bool = False
+    service: Searcher, dataset: DatasetChoice, *, filters: object = None, for_stores: bool = False
 ) -> Iterator[list[PassageNode]]:
-    """Yield all passages that the settings' role may see as linked nodes, some at a time.
+    """Yield the passages that the settings' role may see as linked nodes, some at a time.
 
     ``for_stores`` adds the vectors, and UUIDs as ids.
     """
     database = service.library.database
     names, seen = service.library.seen_datasets(None, dataset)
-    restriction = Restriction(names, seen)
+    restriction = Restriction(names, seen, parse_filters(filters))
     with database.read() as connection:
         allowed = allowed_seqs(connection, restriction)
         whole = (live_seqs(connection, one) for one in restriction.datasets)
@@ -356,8 +366,8 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
     )
 
 
-class PassagePostprocessor(BaseNodePostprocessor):
-    """A stage between fusion and answer; LlamaIndex serialises it under its class's name.
+class PassagePostprocessor(OwnPart, BaseNodePostprocessor):
+    """A stage between fusion and answer.
 
     Raises :class:`InputError` for an argument that it does not have.
     """
@@ -365,14 +375,6 @@ class PassagePostprocessor(BaseNodePostprocessor):
     def __init__(self, **settings: Any) -> None:
         check_names(settings, dict.fromkeys(type(self).model_fields, ()))
         super().__init__(**settings)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return cls.__name__
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()  # its store and its models are open
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

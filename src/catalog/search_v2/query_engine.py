@@ -19,7 +19,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
+from llama_index.core.instrumentation.events import retrieval, synthesis
 from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType
@@ -36,14 +36,13 @@ from catalog.answers.extracting import choose_sentences, rank_candidates
 from catalog.core.errors import InputError
 from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
-from catalog.llm import GivenLLM, LanguageModel, as_language_model
+from catalog.llm import GivenLLM, LanguageModel, as_language_model, llm_of_settings
 from catalog.retrieval.citations import format_citation
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.fused_retrievers import LaterSettings
-from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName, link_neighbours
-from catalog.search_v2.retrievers import CatalogRetriever
-from catalog.search_v2.service import llm_of_settings
+from catalog.search_v2.nodes import PassageNode, ScoredPassage, link_neighbours
+from catalog.search_v2.retrievers import CatalogRetriever, ScoreName
 
 if TYPE_CHECKING:
     from llama_index.core.prompts.mixin import PromptMixinType
@@ -106,32 +105,40 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, asked) as query, asked_at("python"):
             nodes, events = self._retrieve(query_bundle)
-            response: RESPONSE_TYPE
-            if self._is_streaming:
-                response = _stream(events, nodes)
-            else:
-                *_, last = events
-                assert last.answer is not None
-                response = Response(last.answer.text, nodes, last.answer.to_dict())
+            _dispatcher.event(synthesis.SynthesizeStartEvent(query=query_bundle))
+            with self.callback_manager.event(CBEventType.SYNTHESIZE, asked) as event:
+                response: RESPONSE_TYPE
+                if self._is_streaming:
+                    response = _stream(events, nodes)
+                else:
+                    said = [one.answer for one in events if one.answer is not None]
+                    text, told = (said[-1].text, said[-1].to_dict()) if said else (NOTHING, {})
+                    response = Response(text, nodes, told)
+                event.on_end({EventPayload.RESPONSE: response})
+            _dispatcher.event(synthesis.SynthesizeEndEvent(query=query_bundle, response=response))
             query.on_end({EventPayload.RESPONSE: response})
         return response
 
     def _retrieve(
         self, query_bundle: QueryBundle
     ) -> tuple[list[NodeWithScore], Iterator[AnswerEvent]]:
-        """Return the source nodes, and the further events of the answer."""
+        """Return the source nodes, and the further events of the answer: none to no question."""
+        if not query_bundle.query_str.strip():
+            return [], iter(())
         service = self._service or shared_service()
         params = replace(self._params, question=query_bundle.query_str)
         llm = self._llm or (self._default_llm if params.model is None else None)
         events = answer_events(service, params, llm=llm)
-        _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
+        _dispatcher.event(retrieval.RetrievalStartEvent(str_or_query_bundle=query_bundle))
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
-        with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
+        with self.callback_manager.event(CBEventType.RETRIEVE, asked) as event:
             found = next(events).results
             assert found is not None
             nodes = link_neighbours([*map(_source_node, found)], service.library.database)
-            retrieval.on_end({EventPayload.NODES: nodes})
-        _dispatcher.event(RetrievalEndEvent(str_or_query_bundle=query_bundle, nodes=nodes))
+            event.on_end({EventPayload.NODES: nodes})
+        _dispatcher.event(
+            retrieval.RetrievalEndEvent(str_or_query_bundle=query_bundle, nodes=nodes)
+        )
         return nodes, events
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
@@ -178,10 +185,10 @@ def _stream(events: Iterator[AnswerEvent], nodes: list[NodeWithScore]) -> Stream
                 written += part
                 yield part
             answer = event.answer or answer
-        assert answer is not None
-        metadata.update(answer.to_dict())
-        if written != answer.text:
-            yield f"{chr(10) * 2 if written else ''}{answer.text}"
+        whole = NOTHING if answer is None else answer.text
+        metadata.update({} if answer is None else answer.to_dict())
+        if written != whole:
+            yield f"{chr(10) * 2 if written else ''}{whole}"
 
     return StreamingResponse(text(), nodes, metadata)
 
@@ -206,7 +213,7 @@ class CitedSentences(BaseSynthesizer):
         self, callback_manager: CallbackManager | None = None, *, sentences: int = 3
     ) -> None:
         # A model given explicitly: LlamaIndex would look for OpenAI otherwise.
-        super().__init__(llm=MockLLM(), callback_manager=callback_manager, empty_response=NOTHING)
+        super().__init__(llm=MockLLM(), callback_manager=callback_manager)
         self._most = sentences
 
     def synthesize(
@@ -234,31 +241,30 @@ class CitedSentences(BaseSynthesizer):
     def _extracted(
         self, query: QueryTextType, nodes: Sequence[NodeWithScore]
     ) -> list[NodeWithScore]:
-        """Return the parts of the answer as nodes; empty without nodes."""
+        """Return the parts of the answer as nodes; without nodes, the part that says so."""
         text = query.query_str if isinstance(query, QueryBundle) else query
-        parts = _extract(text, nodes, self._most) if nodes else ()
+        parts = _extract(text, nodes, self._most) if nodes else (NOTHING,)
         return [NodeWithScore(node=TextNode(text=part)) for part in parts if part]
 
     def get_response(
         self, query_str: str, text_chunks: Sequence[str], **_: Any
     ) -> str | Generator[str, None, None]:
-        """Return the texts, with a blank line between them; one by one if it streams."""
+        """Return the texts, with a blank line between them."""
         del query_str
-        parts = _spaced(text_chunks)
-        return (part for part in parts) if self._streaming else "".join(parts)
+        text = "\n\n".join(text_chunks) or NOTHING
+        return (part for part in [text]) if self._streaming else text
 
     async def aget_response(
         self, query_str: str, text_chunks: Sequence[str], **_: Any
     ) -> str | AsyncGenerator[str, None]:
         """Answer like :meth:`get_response`."""
-        del query_str
-        parts = _spaced(text_chunks)
+        response = self.get_response(query_str, text_chunks)
 
-        async def one_by_one() -> AsyncGenerator[str, None]:
-            for part in parts:
+        async def parts() -> AsyncGenerator[str, None]:
+            for part in response:
                 yield part
 
-        return one_by_one() if self._streaming else "".join(parts)
+        return response if isinstance(response, str) else parts()
 
     def _with_sources(self, response: RESPONSE_TYPE, nodes: list[NodeWithScore]) -> RESPONSE_TYPE:
         response.source_nodes = nodes
@@ -270,11 +276,6 @@ class CitedSentences(BaseSynthesizer):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         pass
-
-
-def _spaced(texts: Sequence[str]) -> list[str]:
-    """Return the texts, with a blank line before each but the first; without any, say so."""
-    return [f"\n\n{text}" if n else text for n, text in enumerate(texts)] or [NOTHING]
 
 
 def _extract(query: str, nodes: Sequence[NodeWithScore], most: int) -> Iterator[str]:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import (
-    BasePydanticVectorStore,
-    VectorStoreQuery,
-    VectorStoreQueryResult,
-)
-from pydantic import BaseModel, PrivateAttr
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.arguments import check_params
 from catalog.core.errors import InputError, QueryError
 from catalog.core.params import DatasetChoice, SearchParams
-from catalog.llm import GivenLLM, LanguageModel, as_language_model
+from catalog.llm import GivenLLM, LanguageModel, as_language_model, llm_of_settings
 from catalog.retrieval.legs import expand, plan_legs
 from catalog.retrieval.parts import SearchParts, StageLog
 from catalog.retrieval.request import one_of, read_request, search_arguments
@@ -33,12 +25,15 @@ from catalog.search_v2.fused_retrievers import (
     FusedRetrievers,
     FusionRetriever,
     LaterSettings,
-    SharesStore,
     StoreRetriever,
     check_depths,
 )
-from catalog.search_v2.nodes import ScoredPassage, ScoreName, read_nodes, to_nodes, to_question
-from catalog.search_v2.service import find_nodes, llm_of_settings
+from catalog.search_v2.nodes import (
+    ScoredPassage,
+    to_nodes,
+    to_question,
+)
+from catalog.search_v2.service import find_nodes
 
 if TYPE_CHECKING:
     from catalog.retrieval.search import Searcher
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 _log = logging.getLogger(__name__)
+ScoreName = Literal["fused", "relevance"]
 
 
 class HybridRetrieverFactoryV2:
@@ -342,101 +338,3 @@ class PrecomputedRetriever(StoreRetriever):
             node = TextNode(id_=chunk.chunk_id, text=text, metadata=told, embedding=vector)
             nodes.append(NodeWithScore(node=node, score=chunk.score))
         return nodes
-
-
-class DatasetVectorStore(SharesStore, BasePydanticVectorStore):
-    """A dataset as a vector store, for ``VectorStoreIndex.from_vector_store``.
-
-    The query's embedding and filters are used, whatever engine the dataset has. Give the index the
-    store's own model: an embedding of another length is ignored. ``insert`` stores what the index's
-    splitter makes by :class:`IngestionPipelineBuilderV2`, and replaces a document it has.
-
-    Examples:
-        >>> from llama_index.core.vector_stores import VectorStoreQuery
-        >>> from catalog.search_v2 import DatasetVectorStore
-        >>> query = VectorStoreQuery(query_str="how hot is the oven", similarity_top_k=1)
-        >>> DatasetVectorStore("notes").query(query).nodes[0].metadata["path"]
-        'recipes/bread.txt'
-    """
-
-    stores_text: bool = True
-    dataset: str
-    _service: Searcher | None = PrivateAttr()
-    _pipeline: Any = PrivateAttr(default=None)
-
-    # LlamaIndex's leaves out what cannot be pickled, such as the service
-    __getstate__, __setstate__ = BaseModel.__getstate__, BaseModel.__setstate__
-
-    def __init__(
-        self,
-        dataset: str | None = None,
-        *,
-        service: Searcher | None = None,
-        dataset_name: str | None = None,
-    ) -> None:
-        name = one_of(dataset=dataset, dataset_name=dataset_name)
-        super().__init__(stores_text=True, dataset=name)
-        self._service = service
-
-    @property
-    def client(self) -> Searcher:
-        """The service that searches."""
-        return self._service or shared_service()
-
-    @property
-    def pipeline(self) -> Any:
-        """The pipeline that stores and deletes documents."""
-        if self._pipeline is None:  # by its module's name, because that imports this one
-            builder = import_module("catalog.search_v2.ingestion").IngestionPipelineBuilderV2
-            self._pipeline = builder(self._service).build_pipeline(self.dataset)
-        return self._pipeline
-
-    def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
-        """Return the nearest passages, best first."""
-        count = query.similarity_top_k
-        retriever = DatasetRetriever(
-            self.dataset,
-            k_dense=count,
-            k_fused=count,
-            mode="vector",
-            service=self.client,
-            filters=query.filters,
-            doc_ids=query.doc_ids,
-        )
-        text = "a vector" if query.query_str is None else query.query_str  # it is not embedded
-        found = retriever.retrieve(QueryBundle(text, embedding=query.query_embedding))
-        nodes, scores = [one.node for one in found], [one.get_score() for one in found]
-        ids = [node.node_id for node in nodes]
-        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
-
-    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
-        """Store the documents of nodes and return the ids of their passages.
-
-        Raises :class:`InputError` for a document of which only the later nodes are given.
-        """
-        ids = {node.node_id for node in nodes}
-        beside = (near for node in nodes for near in (node.prev_node, node.next_node) if near)
-        if any(near.node_id not in ids for near in beside):
-            raise InputError(
-                "nodes of a document are missing, and a run replaces all of it: give its nodes "
-                "together (a larger insert_batch_size)"
-            )
-        return [node.node_id for node in self.pipeline.run(nodes=list(nodes))]
-
-    def delete(self, ref_doc_id: str, **_: Any) -> None:
-        """Delete a document by its id, or a node's ``ref_doc_id``; an unknown one is no error."""
-        pipeline = self.pipeline
-        with suppress(InputError):
-            pipeline.delete(ref_doc_id)
-
-    def copy_to(self, vector_store: BasePydanticVectorStore) -> int:
-        """Add all passages with their vectors to another vector store; return their number.
-
-        Ids are UUIDs of version 5, as Qdrant requires, made of the passages' ids: a second copy
-        replaces the first. A passage longer than the model's window has the vector of its first
-        part. Passages without a vector are left out.
-        """
-        count = 0
-        for nodes in read_nodes(self.client, self.dataset, for_stores=True):
-            count += len(vector_store.add([node for node in nodes if node.embedding is not None]))
-        return count

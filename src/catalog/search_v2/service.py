@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from llama_index.core import Settings as LlamaSettings
-from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.arguments import takes_self
@@ -56,10 +54,3 @@ def find_nodes(
         )
         found.stages.log_failures(logging.getLogger(__name__))
         return to_nodes(found.passages, service.library.database)
-
-
-def llm_of_settings() -> LLM | None:
-    """Return the language model set in LlamaIndex's ``Settings``, ``None`` if none is."""
-    llm = LlamaSettings._llm  # Settings.llm would look for OpenAI
-    is_off = isinstance(llm, MockLLM) and llm.max_tokens is None  # as Settings.llm = None leaves it
-    return None if is_off else llm
