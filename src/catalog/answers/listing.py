@@ -91,7 +91,7 @@ def read_listing(question: str) -> ListingQuestion | None:
     opened = _FORMS["opening"].match(text)
     if opened is None or len(text) > _LONGEST or opened["noun"].casefold() in _STOP_WORDS:
         return None
-    rest = text[opened.end() :].strip()
+    rest = text[opened.end() :].strip(" ,")
     for form, plain in _PLAIN:
         rest = form.sub(plain, rest)
     conditions: list[tuple[str, str]] = []
