@@ -96,7 +96,12 @@ def _function(tool: Tool) -> Callable[..., str]:
     taken = Signature(parameters, return_annotation=str)
 
     def call(*args: Any, **kwargs: Any) -> str:
-        return tool.call(_nearest_engine(), taken.bind(*args, **kwargs).arguments).text
+        from catalog.core.settings import get_settings
+        from catalog.interfaces.home_socket import NearestEngine
+
+        settings = get_settings()
+        engine = _engines.get(settings.model_dump_json(), lambda: NearestEngine.of(settings))
+        return tool.call(engine, taken.bind(*args, **kwargs).arguments).text
 
     call.__name__, call.__doc__ = tool.name, tool.description
     call.__signature__ = taken  # type: ignore[attr-defined]
@@ -105,14 +110,6 @@ def _function(tool: Tool) -> Callable[..., str]:
 
 search_chunks, query_catalog, get, multi_get = map(_function, LISTED_TOOLS.values())
 _engines: OpenServices[Engine] = OpenServices()
-
-
-def _nearest_engine() -> Engine:
-    from catalog.core.settings import get_settings
-    from catalog.interfaces.home_socket import NearestEngine
-
-    settings = get_settings()
-    return _engines.get(settings.model_dump_json(), lambda: NearestEngine.of(settings))
 
 
 def close() -> None:

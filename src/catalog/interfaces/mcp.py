@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from catalog.interfaces.server.workers import Workers
 
 PATH = "/mcp"
-MAX_SESSIONS = 256
-SESSION_IDLE_SECONDS = 600.0
 PAGE_SIZE = 100
+PARENT_SECONDS = 2.0  # between two looks
 MAX_BYTES = 1_000_000
 TEMPLATE = types.ResourceTemplate(
     name="document",
@@ -88,7 +87,7 @@ def catalog_server(
     ]
 
     async def run(context: Context, what: str, work: Callable[[], ResultT]) -> ResultT:
-        """Work as the role of whoever sent this request, whoever opened its session."""
+        """Work as the role of whoever sent this request."""
         scope = context.request.scope if context.request else {}
         try:
             with asked_at("mcp"), asked_as(scope.get("state", {}).get(ROLE)):
@@ -235,7 +234,7 @@ def _mime_type(path: str) -> str:
 def serve_stdio(
     engine: Engine, make: Callable[[Engine], Server[Any]], workers: Workers
 ) -> NoReturn:
-    """Answer until the input ends or SIGINT or SIGTERM arrives, then end this process with code 0.
+    """Answer until the input ends, the parent is gone, or SIGINT or SIGTERM arrives; then exit 0.
 
     The server is made after standard output is reserved for the protocol; whatever prints from then
     on goes to standard error. When the input ends, the engine is closed unless calls still run,
@@ -261,8 +260,16 @@ async def _serve(engine: Engine, make: Callable[[Engine], Server[Any]]) -> None:
             except errors.CatalogError as error:  # raising would wait for the next line of input
                 print(complaint(str(error)), file=sys.stderr)
                 _leave(1)
+            tasks.start_soon(_end_without_parent)
             await server.run(read, write, server.create_initialization_options())
             tasks.cancel_scope.cancel()
+
+
+async def _end_without_parent() -> None:
+    parent = os.getppid()  # whose other children may keep the input open
+    while os.getppid() == parent:
+        await anyio.sleep(PARENT_SECONDS)
+    _leave()
 
 
 async def _end_at_signal() -> None:
@@ -283,13 +290,10 @@ def mcp_asgi(
 ) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
     """Return the endpoint, and the context in which it answers: a pair for one use.
 
-    It is not guarded. At most 256 sessions are open; one without a request for ten minutes ends.
+    It is not guarded. It keeps no sessions, so any server behind a balancer answers any request.
     """
     manager = StreamableHTTPSessionManager(
-        server,
-        max_request_body_size=serve.max_body_bytes,
-        session_idle_timeout=SESSION_IDLE_SECONDS,
-        max_sessions=MAX_SESSIONS,
+        server, stateless=True, max_request_body_size=serve.max_body_bytes
     )
     return StreamableHTTPASGIApp(manager), manager.run()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -117,6 +118,19 @@ def test_the_end_of_input_ends_the_process_while_a_call_runs(process):
 def test_an_input_that_is_empty_ends_the_process(process):
     out, err = process.communicate(timeout=STARTED_AND_ENDED)
     assert (process.returncode, out, err) == (0, "", "closed\n")
+
+
+@pytest.mark.slow
+def test_the_process_ends_when_its_parent_is_gone_though_its_input_stays_open(tmp_path):
+    launch = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    command = [sys.executable, "-c", launch, sys.executable, *serving("stub", "stdio")]
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen(command, env=environment(tmp_path), text=True, **pipes) as parent:
+        send(parent, *OPENING)
+        assert answer(parent)["id"] == 1
+        parent.kill()
+        assert select.select([parent.stdout], [], [], STARTED_AND_ENDED)[0]
+        assert parent.stdout.read() == ""
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -84,7 +84,7 @@ def mcp(
     """Serve the documents to coding agents by MCP.
 
     An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
-    "catalog", "args": ["mcp"]}}}. It answers until its input ends.
+    "catalog", "args": ["mcp"]}}}. It answers until its input or the agent ends.
 
     Examples:
         catalog mcp
