@@ -9,7 +9,7 @@ import pytest
 from catalog.core.errors import StoreError
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.asgi import build_app
-from catalog.interfaces.server.request_log import Readiness, RequestIdFilter
+from catalog.interfaces.server.request_log import Readiness, end_with_request_id
 from catalog.interfaces.server.security import Address
 
 TOKEN = {"token": "a token of some length"}
@@ -78,7 +78,7 @@ def test_a_server_is_ready_once_it_is_warm_and_until_it_is_about_to_stop(engine,
     assert ready().status_code == 503
     assert ready().json()["error"]["kind"] == "NotReadyError"
     assert "warming up" in ready().json()["error"]["message"]
-    readiness.note_warm()
+    readiness.is_warm = True
     assert (ready().status_code, ready().json()["status"]) == (200, "ready")
     assert "connection" not in ready().headers
     readiness.drain()
@@ -105,7 +105,7 @@ def test_an_answer_and_what_is_logged_on_the_way_bear_the_requests_id(stub, aske
         logging.getLogger("catalog.stage").warning("a stage of %d failed", 3)
         return {"results": []}
 
-    caplog.handler.addFilter(RequestIdFilter())
+    caplog.handler.addFilter(end_with_request_id)
     caplog.set_level(logging.INFO)
     bearing = {"X-Request-ID": "from-the-balancer.1"}
     found = asked(stub(answer), "POST", "/v1/search", headers=bearing, json={"query": "yeast"})

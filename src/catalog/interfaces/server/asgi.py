@@ -193,7 +193,7 @@ def serve(
 
         def ready() -> None:
             stack.enter_context(listening(home, greeting, answer_calls(engine, workers)))
-            warm_in_background(engine, readiness.note_warm)
+            warm_in_background(engine, partial(setattr, readiness, "is_warm", True))
             offers = "the page, /v1, /mcp" if page is not None else "/v1, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextvars import copy_context
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
@@ -33,8 +33,6 @@ from catalog.interfaces.server.request_log import Readiness
 from catalog.interfaces.server.security import error_body, error_response, json_response
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
     from catalog.core.answers import AnswerEvent
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server.workers import Workers
@@ -337,7 +335,11 @@ def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
     )
     app.state.api = state
     app.include_router(router)
-    add_error_handlers(app, router.routes)
+    app.state.routes = router.routes
+    app.add_exception_handler(errors.CatalogError, _answer_catalog_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(Exception, _answer_defect)
     return app
 
 
@@ -383,15 +385,6 @@ def http_status(error: errors.CatalogError) -> int:
     502 is for a model that failed or gave a meaningless answer, 503 for a temporary error.
     """
     return next((status for status, kinds in _STATUS if isinstance(error, kinds)), 500)
-
-
-def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Make the app of these routes answer every error with :class:`ErrorShape`."""
-    app.state.routes = routes
-    app.add_exception_handler(errors.CatalogError, _answer_catalog_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)
-    app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(Exception, _answer_defect)
 
 
 async def _answer_catalog_error(_: Request, error: Exception) -> Response:

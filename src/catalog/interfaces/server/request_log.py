@@ -57,21 +57,15 @@ class ServerMetrics:
         prometheus.ProcessCollector(registry=self._registry)
         counter = partial(prometheus.Counter, namespace="catalog", registry=self._registry)
         gauge = partial(prometheus.Gauge, namespace="catalog", registry=self._registry)
-        self._requests = counter("requests", "Requests answered.", ("route", "method", "status"))
+        self.requests = counter("requests", "Requests answered.", ("route", "method", "status"))
         histogram = partial(prometheus.Histogram, namespace="catalog", registry=self._registry)
-        self._seconds = histogram("request_seconds", "How long.", ("route",), buckets=_SECONDS)
+        self.seconds = histogram("request_seconds", "How long.", ("route",), buckets=_SECONDS)
         self.running = gauge("requests_running", "Not answered yet.")
         self._questions = counter("questions", "Questions by outcome.", ("verb", "edge", "outcome"))
         self._stages = counter("stages", "Stages of questions.", ("verb", "stage", "status"))
         gauge("calls_pending", "Calls that are running or waiting.").set_function(pending)
         gauge("ready", "1 if /v1/ready says so.").set_function(lambda: float(is_ready()))
         gauge("build_info", "Always 1.", ("version",)).labels(__version__).set(1)
-
-    def end_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that ended; ``status`` 0 is for one that was cut off unanswered."""
-        method = method if method in _METHODS else "other"
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
 
     def count_question(self, entry: LogEntry) -> None:
         """Count the outcome of a question and of each of its stages."""
@@ -93,17 +87,13 @@ class ServerMetrics:
 class Readiness:
     """The readiness of a server: from when it is warm until it begins to stop."""
 
-    is_warm: bool = True
+    is_warm: bool = True  # loaded, or failed to load: queries raise the reason
     is_draining: bool = False
 
     @property
     def is_ready(self) -> bool:
         """Return whether it is warm, and not about to stop."""
         return self.is_warm and not self.is_draining
-
-    def note_warm(self) -> None:
-        """Record that model and indexes are loaded or failed to load; queries raise the reason."""
-        self.is_warm = True
 
     def drain(self) -> None:
         """Record that the server is about to stop; until then it answers."""
@@ -164,26 +154,25 @@ class RequestLog:
             log_bug(f"{method} {route}", error)
         finally:
             seconds = time.perf_counter() - started
-            self.metrics.end_request(route, method, status, seconds)
+            known = method if method in _METHODS else "other"
+            self.metrics.requests.labels(route, known, str(status)).inc()  # 0: cut off unanswered
+            self.metrics.seconds.labels(route).observe(seconds)
         _LOG.info("%s %s %d in %.1f ms", method, route, status, seconds * 1000)
 
 
-class RequestIdFilter(logging.Filter):
-    """End each line that is logged for a request with the request's id."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Add the id, once, and keep the record."""
-        request_id = events.REQUEST_ID.get()
-        if request_id and not hasattr(record, "request_id"):
-            record.request_id = request_id
-            record.msg, record.args = f"{record.getMessage()} [{request_id}]", ()
-        return True
+def end_with_request_id(record: logging.LogRecord) -> bool:
+    """End a line that is logged for a request with the request's id, once, and keep the record."""
+    request_id = events.REQUEST_ID.get()
+    if request_id and not hasattr(record, "request_id"):
+        record.request_id = request_id
+        record.msg, record.args = f"{record.getMessage()} [{request_id}]", ()
+    return True
 
 
 def add_request_ids() -> None:
     """Add the ids of requests to the lines that the process logs."""
     for handler in logging.getLogger().handlers:
-        handler.addFilter(RequestIdFilter())
+        handler.addFilter(end_with_request_id)
 
 
 def _request_id(scope: Scope) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -26,7 +26,7 @@ from catalog.evaluation.judging import find_conflicts, measure_agreement, prefer
 from catalog.evaluation.metrics import SHOWN_METRICS
 from catalog.evaluation.report import render_report
 from catalog.evaluation.runs import run_backends
-from catalog.evaluation.significance import Interval, mean_interval
+from catalog.evaluation.significance import mean_interval
 from catalog.interfaces.server.http import http_status
 from catalog.interfaces.server.page.bench import Bench
 from catalog.interfaces.server.page.state import Form, Pairs, View
@@ -34,7 +34,7 @@ from catalog.store.eval_runs import EvalRun, list_runs
 
 _RUNS = 50
 _QUESTIONS = 200  # on a page, and of conflicts and problems
-_RESAMPLES = 1000  # enough to draw an interval
+_interval = lru_cache(2000)(partial(mean_interval, resamples=1000))  # enough to draw one
 
 
 def sets_view(bench: Bench, pairs: Pairs) -> View:
@@ -124,11 +124,6 @@ def _charts(runs: Sequence[EvalRun]) -> Iterator[tuple[str, list[View]]]:
             ]
             if len(points) > 1:
                 yield " · ".join((metric, *about)), points
-
-
-@lru_cache(2000)
-def _interval(values: tuple[float, ...]) -> Interval:
-    return mean_interval(values, resamples=_RESAMPLES)
 
 
 def runs_report(bench: Bench, before: str, after: str) -> str:
