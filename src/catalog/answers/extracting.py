@@ -22,6 +22,7 @@ _OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
 _VALUE = re.compile(" is not in the passage|, where the passage ")  # what comes before is a value
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_VERSIONS = frozenset(["v", "V", "version", "Version", "draft", "Draft"])
 _COMPARED = 8  # best statements, with which the best one is compared
 _SAME, _SOME = 0.75, 0.4  # of the words of one, and of the other: two statements on one thing
 _VALUES = ({"date"}, {"number", "unit", "negation"})  # both sets: of another day, for example
@@ -104,15 +105,13 @@ def find_conflict(
 
 
 def _are_of_series(one: SentenceSource, other: SentenceSource) -> bool:
-    """Return whether two titles differ only by a number or a name, which no lower-case word is.
-
-    Years and versions are none: one may replace the other.
-    """
-    titles = [_WORD.findall(it.title) for it in (one, other)]
+    """Return whether two titles differ only by a name or a number that is no year or version."""
+    titles = [re.findall(r"[^\W\d_]+|\d+", it.title) for it in (one, other)]
     common = {*titles[0]} & {*titles[1]}
     own = [[word for word in title if word not in common] for title in titles]
     text = {*_WORD.findall(f"{one.text} {other.text}")}
-    return (any(map(str.isalpha, common)) and all(own)) and not any(
+    is_alike = any(map(str.isalpha, common)) and all(own) and _VERSIONS.isdisjoint(common)
+    return is_alike and not any(
         word.islower() or _YEAR.fullmatch(word) or (word.isalpha() and word.lower() in text)
         for word in chain(*own)
     )
