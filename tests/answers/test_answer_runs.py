@@ -44,7 +44,7 @@ def measure(project, tmp_path, monkeypatch):
 
     def run(*replies, queries=QUERIES, judge=None, progress=None, **answers):
         llm = WritingLLM(replies=list(replies), prompts=[]) if replies else None
-        service = serve(home, llm, **answers)
+        service = serve(home, llm, **{"judge": None, **answers})
         opened.append(service)
         job = answer_runs.AnswerJob(service, queries, "notes", AskParams(""), llm, judge)
         return run_answers(job, progress=progress or Silent(), now=lambda: 1.0), service

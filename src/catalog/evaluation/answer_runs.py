@@ -166,6 +166,8 @@ def _answer(job: AnswerJob, query: GoldenQuery) -> AnswerRecord:
     )
     if job.llm is None:
         params = replace(params, model="none")
+    if params.judge is None and job.service.parts.settings.answers.judge is None:
+        params = replace(params, judge=False)  # whether it is asked depends on its speed
     answer = answer_question(job.service, params, llm=job.llm)
     if answer.abstained is not None:
         return AnswerRecord.of(answer)
