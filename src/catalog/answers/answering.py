@@ -46,7 +46,7 @@ from catalog.store.chunks import find_root
 if TYPE_CHECKING:
     from catalog.answers.writing import Draft, Verdict
     from catalog.core.params import Profile
-    from catalog.core.results import Certainty, SearchResult, SearchResults
+    from catalog.core.results import Certainty, SearchResults
     from catalog.core.settings import Settings
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
@@ -191,8 +191,7 @@ def _events(
     chosen = None
     with suppress(LLMError, ConfigError):  # of which writing tells
         chosen = llm or choose_llm(service.library, params.model, agent.profile)
-    passages = [one for one in results if any(one.rank in it.citations for it in extracted)]
-    verdict = _judge(settings, params, passages, stages, chosen)
+    verdict = _judge(settings, params, results, stages, chosen)
     # of what a model writes and of what is quoted: 2 answers, 1 may answer, 0 does not
     levels = [0, 0] if reason else [2, 1 + is_likely]
     if verdict is not None:
@@ -246,11 +245,11 @@ def _events(
 def _judge(
     settings: Settings,
     params: AskParams,
-    passages: Sequence[SearchResult],
+    results: SearchResults,
     stages: StageLog,
     llm: LanguageModel | None,
 ) -> Verdict | None:
-    """Return a model's verdict on the passages to be quoted, ``None`` without one.
+    """Return a model's verdict on the passages that it may cite, ``None`` without one.
 
     Unless the call or the settings ask for it, the model has two seconds; one that takes longer is
     not asked again by this process.
@@ -258,13 +257,13 @@ def _judge(
     wanted = settings.answers.judge if params.judge is None else params.judge
     if llm is None and params.judge:
         raise ConfigError("judge needs a language model: set IDX_LLM__PROVIDER")
-    if llm is None or wanted is False or not passages or (llm.identity in _SLOW and not wanted):
+    if llm is None or wanted is False or not len(results) or (llm.identity in _SLOW and not wanted):
         return None
     from catalog.answers.writing import VERDICTS, CheckedWriter
 
     seconds = settings.llm.timeout_seconds
     seconds = seconds if wanted else min(_QUICK, seconds)
-    writer, verdict = CheckedWriter(llm, passages, settings.answers, seconds, Agent()), None
+    writer, verdict = CheckedWriter(llm, results.results, settings.answers, seconds, Agent()), None
     with stages.run("judge", survives=LLMError) as notes:
         try:
             verdict = writer.judge(params.question)
