@@ -85,24 +85,14 @@ def test_dashes_around_an_aside_or_before_speech_exclude_nothing(text):
     assert (parsed(text).text, parsed(text).exclusions) == (text, ())
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["\u201cthirty days\u201d", "\u201ethirty days\u201c", "\u00ab thirty days \u00bb",
-     "\u00bbthirty days\u00ab", "\uff02thirty days\uff02"],
-)  # fmt: skip
+@table("text")
 def test_typographic_quotes_make_a_phrase(text):
     assert parsed(f"after {text}").required == ("thirty days",)
     assert parsed(f"after -{text}").exclusions == ("thirty days",)
     assert parsed(f"after \u2013{text}").exclusions == ("thirty days",)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "state-of-the-art", "git commit --amend", "5 - 3", "docker -v", "->", "c++", "AND",
-        "title:x", "☂", "NOT a", "(a OR b)", "o'reilly", "5' 11",
-    ],
-)  # fmt: skip
+@table("text")
 def test_operators_of_other_engines_are_plain_text(text):
     found = parsed(text)
     assert (found.text, found.required, found.exclusions) == (text, (), ())
@@ -152,13 +142,7 @@ def test_a_plain_query_is_for_both_legs_and_its_phrases_bind_both():
     assert not found.is_typed
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "lex: rotate key / vec: how to rotate a key / hyde: To rotate, open the panel.",
-        "LEX: rotate key\nvec:  how to rotate a key \r\nHyde: To rotate, open the panel.",
-    ],
-)
+@table("text")
 def test_typed_parts_are_taken_from_lines_or_after_slashes(text):
     found = parsed(text)
     assert found.is_typed
@@ -310,3 +294,15 @@ def test_the_cut_of_a_pasted_text_keeps_both_ends():
     assert found.notes == (f"query cut from {len(pasted)} to {len(found.text)} characters",)
     unspaced = parsed("x " * 40 + "図" * 400, 200).text
     assert (len(unspaced) <= 200, unspaced[-90:]) == (True, "図" * 90)
+
+
+@table("query, text, exclusions")
+def test_not_between_words_is_a_minus(query, text, exclusions):
+    assert (parsed(query).text, parsed(query).exclusions) == (text, exclusions)
+
+
+@pytest.mark.parametrize("query", ['zebra -file:"a.md"', "zebra tag:dev", "type:pdf zebra"])
+def test_a_condition_of_another_engine_is_text_and_the_way_to_filter_is_told(query):
+    found = parsed(query)
+    assert ("zebra" in found.text, found.exclusions) == (True, ())
+    assert "to filter: filters='tags=dev'" in found.readings[0]

@@ -15,6 +15,7 @@ from catalog.embedding.fastembed import FastEmbedEncoder, read_pooling
 from catalog.embedding.profiles import PROFILES, profile_of, published_name
 from embedding_server import running_server
 from onnx_models import make_onnx_model
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 LEAF = "MongoDB/mdbr-leaf-ir"
@@ -115,15 +116,7 @@ def test_vectors_are_cut_to_a_length_that_the_card_allows(tmp_path):
     assert get_encoder(same).fingerprint == whole.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("name", "dim", "allowed"),
-    [
-        ("snowflake-arctic-embed-m-v1.5", 100, "has 768 or 256 numbers"),
-        ("snowflake-arctic-embed-s", 256, "has 384 numbers"),
-        ("Qwen3-Embedding-0.6B", 16, "has 32 to 1024 numbers"),
-        ("mine", 4, "has 8 numbers"),
-    ],
-)
+@table("name, dim, allowed")
 def test_another_length_is_refused_with_those_allowed(tmp_path, name, dim, allowed):
     folder = make_onnx_model(tmp_path / name, dim=profile_of(name).dim or 8)
     with pytest.raises(ConfigError, match=allowed):

@@ -421,15 +421,7 @@ def test_a_long_text_is_cut_into_windows_that_the_model_is_sure_to_read(server):
     assert max(len(EstimatedTokenCounter().spans(window)) for window in windows) <= 64 - 2
 
 
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        ("", []),
-        ("abcdefgh", [(0, 4), (4, 8)]),
-        ("ab 12", [(0, 3), (3, 4), (4, 5)]),
-        ("日本", [(0, 1), (1, 2)]),
-    ],
-)
+@table("text, spans")
 def test_letters_are_four_a_token_and_all_else_one_each(text, spans):
     assert EstimatedTokenCounter().spans(text).tolist() == [list(span) for span in spans]
 

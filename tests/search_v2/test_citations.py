@@ -245,14 +245,7 @@ def test_seconds_are_rounded_down_and_never_negative():
     assert recording_link(None, "a.mp4", -3.0) == "a.mp4#t=0"
 
 
-@pytest.mark.parametrize(
-    ("link", "told"),
-    [
-        ("talks/50%20%25.mp4#t=65", "talks/50%20%25.mp4#t=80"),
-        ("https://youtu.be/x?t=65", "https://youtu.be/x?t=80"),
-        ("https://vimeo.com/7#t=65s", "https://vimeo.com/7#t=80s"),
-    ],
-)
+@table("link, told")
 def test_a_link_is_moved_to_another_second(link, told):
     assert move_link(link, 80.5) == told
 

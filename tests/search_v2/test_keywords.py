@@ -260,13 +260,18 @@ def test_the_name_of_a_file_finds_it_first(query, path, mode):
     assert service_of(NAMED).search(query, dataset="notes", mode=mode)[0].path == path
 
 
-@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
-@pytest.mark.parametrize("frames", [5, 25, 100])
-def test_the_one_rare_name_of_a_pasted_text_decides(frames, mode):
-    files = {f"notes/{n}.md": f"Module {n} and its handler return step {n}." for n in range(30)}
+FRAME = 'File "/srv/module_{0}.py", in step_{0}\n  return handler_{0}()\n'
+LOG = "03:{0}:11 INFO the worker {0} started a job and finished it in {0} s\n"
+
+
+@pytest.mark.parametrize(("line", "mode"), [(FRAME, "hybrid"), (LOG, "lexical")])
+@pytest.mark.parametrize("lines", [5, 25, 100])
+def test_the_one_rare_name_of_a_pasted_text_decides(lines, line, mode):
+    files = {
+        f"notes/{n}.md": f"A job in garden {chr(97 + n) * 3} started early." for n in range(26)
+    }
     files["notes/error.md"] = "A PaletteMissingError says that a theme lacks its colours."
-    lines = (f'File "/srv/module_{n}.py", in step_{n}\n handler_{n}()\n' for n in range(frames))
-    pasted = "".join(lines) + "app.errors.PaletteMissingError: no palette"
+    pasted = "".join(map(line.format, range(lines))) + "app.errors.PaletteMissingError: no theme"
     results = service_of(files).search(pasted, dataset="notes", mode=mode)
     assert results[0].path == "error.md"
     cut = [stage.note for stage in results.stages if "query cut" in (stage.note or "")]

@@ -357,14 +357,7 @@ def test_nothing_a_source_raises_reaches_the_caller(opened, source):
     assert paths(found)[0] == "keys.md"
 
 
-@pytest.mark.parametrize(
-    ("mode", "asked"),
-    [
-        ("lexical", "2 lexical, 0 vector"),
-        ("vector", "0 lexical, 1 vector"),
-        ("hybrid", "2 lexical, 1 vector"),
-    ],
-)
+@table("mode, asked")
 def test_phrases_of_the_query_bind_the_expanded_legs_too(opened, mode, asked):
     source = ScriptedSource(
         "lex: api credential secret\nlex: rotate keys loaf oven\n"

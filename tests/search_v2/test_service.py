@@ -547,6 +547,32 @@ def test_recency_is_off_by_default_and_a_setting_that_a_call_may_turn_off(aged):
     assert off[0].explain.recency is None
 
 
+def test_a_query_for_the_newest_favours_newer_documents_and_lets_archived_ones_fade(
+    library, tmp_path
+):
+    dates = {"mid": "2023-02-01", "late": "2025-02-01", "early": "2021-02-01"}
+    told = {name: f"date: {date}" for name, date in dates.items()}
+    told |= {"gone": "date: 2025-02-01\nstatus: archived", "none": "superseded_by: late.md"}
+    made = {f"{k}_dot_md": f"---\n{it}\n---\nThe fare of {k} walks.\n" for k, it in told.items()}
+    write(tmp_path / "fares", **made)
+    Indexer(library).build(tmp_path / "fares", "fares")
+    service = SearchServiceV2(library)
+
+    def ask(query, **more):
+        results = service.search(query, dataset="fares", explain=True, **more)
+        return [hit.path for hit in results], results
+
+    for query in ("latest fare", "what is the current fare?", "aktuelle fare"):
+        paths, results = ask(query)
+        assert paths[:3] == ["late.md", "mid.md", "early.md"]
+        assert "favours newer documents" in next(
+            s.note for s in results.stages if s.name == "select"
+        )
+    plain, results = ask("fare")
+    assert {hit.explain.recency for hit in results} == {None}
+    assert ask("latest fare", recency_half_life_days=0)[0] == plain
+
+
 def test_each_step_is_told_as_it_ends(library):
     told = []
     results = SearchServiceV2(library, on_stage=told.append).search("keys", dataset="notes")

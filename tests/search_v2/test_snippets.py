@@ -330,14 +330,7 @@ def test_a_rarer_word_has_more_of_the_cover(weights, cover):
     assert cover_of(chunk("Keys are rotated."), "keys of lamps", found) == pytest.approx(cover)
 
 
-@pytest.mark.parametrize(
-    ("phrase", "line"),
-    [
-        ("names defined", "Of the names\ndefined here, none is new.\n"),
-        ("name define", "Of the names\ndefined here, none is new.\n"),  # other endings
-        ("a class that", "It is a class that counts.\n"),
-    ],
-)
+@table("phrase, line")
 def test_the_lines_with_a_quoted_phrase_are_shown(phrase, line):
     before = "Names are defined, and a name by what that defines: class names.\n"
     text = f"{before}{FILLER * 12}{line}{FILLER * 12}"

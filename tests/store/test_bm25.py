@@ -43,6 +43,7 @@ from catalog.store.schema import datasets
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 WHOLE = Restriction("notes")
+BEGUN = ("Administrator", "administration", "4fa5254e728ab0c1d2", "mad men", "minister")
 
 
 @pytest.fixture
@@ -82,6 +83,26 @@ def test_a_word_said_twice_in_the_query_counts_twice(database: Database, folder:
     engine = engine_at(database, folder)
     [once], [twice] = engine.search("flour", 5, WHOLE), engine.search("flour flour", 5, WHOLE)
     assert twice.score == pytest.approx(2 * once.score)
+
+
+@pytest.mark.parametrize("query", ["admin*", "4fa5254e", "Admin* zebra"])
+def test_a_beginning_finds_what_begins_with_it(
+    query: str, database: Database, folder: Path
+) -> None:
+    found = [put(database, "notes", f"{n}.md", f"{text} of it")[0] for n, text in enumerate(BEGUN)]
+    hits = engine_at(database, folder).search(query, 5, WHOLE)
+    assert [found.index(hit.seq) for hit in hits] == ([2] if query[0] == "4" else [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("query", "text"), TABLES["a number is found however its groups are parted"]
+)
+def test_a_number_is_found_however_its_groups_are_parted(
+    query: str, text: str, database: Database, folder: Path
+) -> None:
+    put(database, "notes", "b.md", "It is 31 or 300 or 4,090,001.")
+    [seq] = put(database, "notes", "a.md", text)
+    assert [hit.seq for hit in engine_at(database, folder).search(query, 5, WHOLE)] == [seq]
 
 
 def test_a_word_repeated_beyond_all_measure_is_still_counted(

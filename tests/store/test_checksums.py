@@ -10,6 +10,7 @@ from catalog.core.errors import DamagedDocumentError
 from catalog.store import embedding_cache
 from catalog.store.chunks import find_by_path, find_damaged_documents, load_chunks
 from catalog.store.embedding_cache import find_damaged_vectors
+from tables import table
 
 CHANGES = [
     "UPDATE chunks SET text = 'Rotate the kegs.' WHERE seq = 1",
@@ -62,14 +63,7 @@ def test_without_a_list_for_them_damage_is_an_error(database):
         load_chunks(connection, "d", [1, 2])
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE revisions SET text = 'Rotate the kegs.' WHERE document_id = 1",
-        'UPDATE documents SET metadata = \'{"team": "z"}\' WHERE id = 1',
-        "UPDATE documents SET title = 'Z' WHERE id = 1",
-    ],
-)
+@table("statement")
 def test_a_changed_text_is_an_error_for_its_document_alone(database, statement):
     change(database, statement)
     with database.read() as connection:

@@ -138,14 +138,7 @@ def test_a_store_on_a_server_is_no_file_to_copy(url, tmp_path):
         find_store(Settings(home=tmp_path, database_url=address))
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"host": "127.0.0.1", "port": 9, "query": {}}, "cannot be reached"),
-        ({"database": "nowhere"}, "does not exist"),
-        ({"username": "nobody", "password": "swordfish"}, "does not exist"),
-    ],
-)
+@table("change, says")
 def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_path, change, says):
     wrong = url.set(**({"password": "swordfish"} | change))
     with pytest.raises(StoreError, match=says) as raised:

@@ -23,6 +23,7 @@ from catalog.store.engines import nearest
 from catalog.store.schema import meta
 from catalog.store.vectors.foreign_collection import payload_condition
 from catalog.store.vectors.qdrant import QdrantServerEngine, address_of, collection_name
+from tables import table
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -169,14 +170,7 @@ def test_machines_that_share_a_store_take_turns_at_writing(on_postgres: object, 
         assert answers(desk, engine) == ["0.md", "new.md"]
 
 
-@pytest.mark.parametrize(
-    ("client", "address"),
-    [
-        ({"url": "http://user:pass@host:6333/path?key=x"}, "http://host:6333"),
-        ({"url": "https://cloud.example"}, "https://cloud.example"),
-        ({"host": "host", "port": 1234}, "host:1234"),
-    ],
-)
+@table("client, address")
 def test_addresses_in_messages_hold_no_credentials(client: dict[str, Any], address: str):
     made = QdrantClient(**client, check_compatibility=False)
     assert address_of(made) == address

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -115,16 +113,12 @@ class BoundedCalls:
             raise piece
 
 
-def read_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Return the seconds, at least 0, in a ``Retry-After`` header: RFC 9110, section 10.2.3."""
-    text = value or ""
+def read_retry_after(value: str | None) -> float | None:
+    """Return the seconds, at most some hours, in a ``Retry-After`` header: RFC 9110, 10.2.3."""
+    from urllib3 import Retry
+    from urllib3.exceptions import InvalidHeader
+
     try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        seconds = (zoned - (now or datetime.now(UTC))).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        return Retry().parse_retry_after(value or "")
+    except InvalidHeader:
+        return None

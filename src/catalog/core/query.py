@@ -12,7 +12,7 @@ from catalog.core.params import Mode
 from catalog.core.text import compose, storable
 
 _DASHES = "\\-\u2010-\u2015\u2212\uff0d"
-_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"'))
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂‹›「」『』", '"'))
 _PART = re.compile(
     rf"""
     (?P<minus>(?<!\S)[{_DASHES}](?=["\w]))?   # a minus right before a word or a quote
@@ -20,6 +20,11 @@ _PART = re.compile(
     """,
     re.VERBOSE,
 )
+_NOT = re.compile(  # between words: "tea NOT coffee", but "what is NOT allowed"
+    r"(?<!\S)(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
+    r"|why|will|would)\s)(\S+)\s+(?:AND\s+)?NOT\s+(?=[\w\"])"
+)
+_FIELD = re.compile(r"(?<!\S)[-+]?(?:author|ext|file|from|path|tags?|title|type):(?=\S)", re.I)
 _LONG_DASHES = "\u2013\u2014\u2015"
 _ASIDE_END = re.compile(rf"\w[{_LONG_DASHES}](?=[\s,.;:?!]|$)")  # of an aside —like this—
 _LETTER = re.compile(r"[^\W_]")
@@ -146,7 +151,8 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     ``"…"`` is a phrase when it holds two words or more, or one word with nothing before and but
     punctuation after the quotes, as ``open("x")`` has not; ``-word`` excludes when the word can
     hardly be a flag or a number (see :func:`_is_flag`) and is not in ``flags``; ``-"a phrase"``
-    when there is any letter or digit in it. Every other character is plain text.
+    when there is any letter or digit in it. ``NOT`` between words is a minus. Every other character
+    is plain text; a reading says so of ``tag:dev``.
 
     A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line or
     after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
@@ -201,6 +207,8 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
         how = f'to exclude, use quotes: -"{plain[0][1:]}"'
         words = "a word" if len(plain) == 1 else "words"
         readings = (f"{', '.join(plain)} read as {words}; {how}",)
+    if not typed and not is_pasted and (field := _FIELD.search(text)):
+        readings += (f"{field[0]} read as a word; to filter: filters='tags=dev', file_type, name",)
     return ParsedQuery(
         text,
         _most_important(parts),
@@ -232,6 +240,7 @@ def _loosen(terms: _Terms, is_pasted: bool) -> _Terms:
 
 
 def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = False) -> _Terms:
+    text = text if is_pasted or text.isupper() else _NOT.sub(r"\1 -", text)
     words, phrases, exclusions, flags = list[str](), list[str](), list[str](), list[str]()
     parts = list(_PART.finditer(text))
     is_command = _COMMAND.search(text) or any(
@@ -240,7 +249,7 @@ def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = Fals
     last_aside = max((end.start() for end in _ASIDE_END.finditer(text)), default=0)
     for part in parts:
         is_aside = (part["minus"] or "-") in _LONG_DASHES and part.start() <= last_aside
-        is_minus = part["minus"] and not is_pasted
+        is_minus = part["minus"] and not (is_pasted or _FIELD.match(text, part.start()))
         if part["phrase"] is not None:
             content = _one_line(part["phrase"])
             has_letter = _LETTER.search(content)

@@ -185,10 +185,7 @@ def _entry(
 
 
 def check_values(
-    connection: Connection,
-    within: Restriction,
-    file_type: str | None = None,
-    seen: Scope = ALL,
+    connection: Connection, within: Restriction, file_type: str | None = None, seen: Scope = ALL
 ) -> None:
     """Raise :class:`UnknownValueError` for a condition that no document of the datasets meets.
 

@@ -12,13 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from catalog.core.errors import (
-    CatalogError,
-    ConfigError,
-    SourceError,
-    StoreError,
-    install_command,
-)
+from catalog.core.errors import CatalogError, ConfigError, SourceError, StoreError, install_command
 from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name, source_doc_id
 from catalog.embedding.profiles import foreign_share, profile_of

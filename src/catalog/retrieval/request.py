@@ -24,6 +24,7 @@ from catalog.core.text import storable
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, roles_in_force
 from catalog.retrieval.parts import SearchParts, StageLog
+from catalog.retrieval.select import ASKS_FOR_NEWEST, NEWEST_HALF_LIFE
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.listing import (
     allowed_documents,
@@ -88,6 +89,9 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
                 query = _read_by_documents(connection, query, restriction, params, rag)
         notes.extend(query.notes)
     threshold, half_life = params.similarity_threshold, params.recency_half_life_days
+    if half_life is None:
+        usual = NEWEST_HALF_LIFE if ASKS_FOR_NEWEST.search(query.text) else 0.0
+        half_life = rag.recency_half_life_days or usual
     return SearchRequest(
         query,
         restriction,
@@ -99,7 +103,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         threshold=rag.similarity_threshold if threshold is None else threshold,
         distinct=rag.distinct_text and not params.all_copies,
         sort=params.sort or "best",
-        recency_half_life_days=rag.recency_half_life_days if half_life is None else half_life,
+        recency_half_life_days=half_life,
         is_one_document=is_one_document,
     )
 

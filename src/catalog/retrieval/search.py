@@ -41,6 +41,7 @@ from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request
 from catalog.retrieval.select import (
+    ASKS_FOR_NEWEST,
     MOST_KEYWORDS,
     favour_recent,
     keep_distinct,
@@ -75,11 +76,7 @@ class Searcher:
     """
 
     def __init__(
-        self,
-        library: Library,
-        parts: SearchParts | None = None,
-        *,
-        on_stage: OnStage | None = None,
+        self, library: Library, parts: SearchParts | None = None, *, on_stage: OnStage | None = None
     ) -> None:
         self.library = library
         self.parts = parts or SearchParts(library)
@@ -173,10 +170,7 @@ def find_passages(
 
 
 def gather(
-    parts: SearchParts,
-    request: SearchRequest,
-    stages: StageLog,
-    question: Question | None = None,
+    parts: SearchParts, request: SearchRequest, stages: StageLog, question: Question | None = None
 ) -> Found:
     """Return fused and selected passages, best first; the request has corrected words.
 
@@ -264,12 +258,13 @@ def _gather(
     read = 2 * max(top_k, rag.rerank_candidates if request.rerank else 0)
     is_reordered = keywords_of(query.lexical_text, MOST_KEYWORDS) or query.phrases or query.loose
     half_life = request.recency_half_life_days
+    newest = ASKS_FOR_NEWEST.search(query.text) if half_life > 0 else None
     if is_reordered or half_life > 0:
         read = max(rag.fusion_top_k, read)
     least = DEPTH if rag.fusion_mode == "adaptive" and mode == "hybrid" else 1
     cap = 0 if rag.max_chunks_per_doc > 1 and request.is_one_document else rag.max_chunks_per_doc
 
-    in_order = partial(favour_recent, half_life_days=half_life, now=time.time())
+    in_order = partial(favour_recent, half_life_days=half_life, now=time.time(), fades=bool(newest))
 
     def choose(found: list[Passage]) -> list[Passage]:
         kept: Sequence[Passage] = in_order(found) if half_life > 0 else found
@@ -318,6 +313,7 @@ def _gather(
     with stages.run("select") as notes:
         shown = "any" if missing > 0 or not cap else cap
         notes.append(f"{len(selected)} of {len(ranked.passages)} kept, {shown} per document")
+        notes += [f"{newest[0]!r} favours newer documents"] if newest else []
         if copies := sum(len(one.copies) for one in selected):
             notes.append(f"{copies} say the same as another")
         if factor > rag.overfetch:

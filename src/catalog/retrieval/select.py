@@ -25,6 +25,11 @@ from catalog.store.restriction import read_sizes
 if TYPE_CHECKING:
     from catalog.retrieval.parts import SearchParts
 
+ASKS_FOR_NEWEST = re.compile(
+    r"\b(?:current(?:ly)?|latest|newest|most recent|now|aktuell\w*|neue?ste\w*)\b", re.IGNORECASE
+)
+NEWEST_HALF_LIFE = 3_650.0  # days: of two nearly equal passages the newer one wins
+_NO_LONGER = frozenset(["archived", "deprecated", "obsolete", "superseded"])  # a document's status
 MOST_KEYWORDS = 3  # of a query that puts passages with all words first
 _LETTERS_READ = 1000  # characters of a passage that are read to find its script
 LONG_DOCUMENT = 20  # passages for each that a document may give, if these are more than the setting
@@ -227,15 +232,20 @@ def prefer_words(
     return sorted(ordered, key=lambda one: (-one.score, one.chunk.chunk_id))
 
 
-def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
+def favour_recent(
+    passages: Sequence[Passage], half_life_days: float, now: float, *, fades: bool = False
+) -> list[Passage]:
     """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
 
-    The age at the timestamp ``now`` is 0 without a date. Negative scores stay.
+    The age at the timestamp ``now`` is 0 without a date. Negative scores stay. With ``fades``
+    archived and superseded documents are a half-life older.
     """
     aged = []
     for passage in passages:
         dated = now if passage.chunk.dated is None else passage.chunk.dated
-        age_days = max(0.0, now - dated) / 86_400
+        age_days, told = max(0.0, now - dated) / 86_400, passage.chunk.metadata
+        is_old = "superseded_by" in told or str(told.get("status")).casefold() in _NO_LONGER
+        age_days += half_life_days * (fades and is_old)
         factor = 2.0 ** (-age_days / half_life_days) if passage.score > 0 else 1.0
         recency = Recency(age_days=age_days, half_life_days=half_life_days, factor=factor)
         aged.append(passage._replace(score=passage.score * factor, recency=recency))

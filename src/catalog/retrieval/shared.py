@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from catalog.core.open_services import OpenServices
 
 if TYPE_CHECKING:
-    from catalog.core.settings import Settings
     from catalog.retrieval.search import Searcher
 
 _services: OpenServices[Searcher] = OpenServices()
-_last: tuple[Settings, str] | None = None
 
 
 def shared_service(*, make_store: bool = False) -> Searcher:
@@ -31,15 +29,7 @@ def shared_service(*, make_store: bool = False) -> Searcher:
             require_store(settings)
         return Searcher(Library(settings))
 
-    return _services.get(_key_of(settings), opened)
-
-
-def _key_of(settings: Settings) -> str:
-    """Return the settings as text; this is cached for the object of the last call."""
-    global _last
-    if _last is None or _last[0] is not settings:
-        _last = (settings, settings.model_dump_json())
-    return _last[1]
+    return _services.get(settings.model_dump_json(), opened)
 
 
 def close() -> None:

@@ -19,12 +19,7 @@ from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error
-from catalog.store.database import (
-    RESTORE_LOCK,
-    Database,
-    hold_lock,
-    translate_errors,
-)
+from catalog.store.database import RESTORE_LOCK, Database, hold_lock, translate_errors
 from catalog.store.schema import BUSY_TIMEOUT_MS, datasets
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all

@@ -17,13 +17,7 @@ from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.cards import make_card
-from catalog.store.chunks import (
-    PASSAGE,
-    TEXT,
-    find_damaged_documents,
-    row_checksum,
-    write_headings,
-)
+from catalog.store.chunks import PASSAGE, TEXT, find_damaged_documents, row_checksum, write_headings
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.filter_sql import among
 from catalog.store.phrases import CARDS, command_full_text, is_postgres

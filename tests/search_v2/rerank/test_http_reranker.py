@@ -12,6 +12,7 @@ from catalog.core.errors import ConfigError, RerankError
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.rerank import get_reranker
 from catalog.retrieval.rerank.http import HttpReranker
+from tables import table
 
 GOOD = {
     "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.25}],
@@ -95,14 +96,7 @@ def test_scores_come_in_the_order_of_the_passages(server):
     assert body == {"model": "m", "query": "the query", "documents": ["one", "two"], "top_n": 2}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"data": [{"index": 0, "relevance_score": 0.25}, {"index": 1, "relevance_score": 0.9}]},
-        [{"index": 1, "score": 0.9}, {"index": 0, "score": 0.25}],
-        {"results": [{"index": 0, "score": 0.25}, {"index": 1, "score": 0.9}]},
-    ],
-)
+@table("answer")
 def test_other_servers_forms_of_answer_are_read(server, answer):
     server.answer = json.dumps(answer)
     assert reranker(server).scores("q", ["one", "two"]) == [0.25, 0.9]

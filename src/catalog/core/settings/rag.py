@@ -103,8 +103,7 @@ class RAGv2Settings(BaseSettings):
         "[section: Heading > Heading]'.",
     )
     lexical_engine: Annotated[str, _engine("catalog.lexical")] = setting(
-        "bm25",
-        "Keyword engine: bm25, fts (the store's own full text), or another package's.",
+        "bm25", "Keyword engine: bm25, fts (the store's own full text), or another package's."
     )
     vector_engine: Annotated[str, _engine("catalog.vectors")] = setting(
         "flat",

@@ -319,6 +319,5 @@ class Settings(BaseSettings):
     collection: CollectionSettings = Field(default_factory=CollectionSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
     agents: Mapping[str, Any] = Field(
-        default_factory=dict,
-        description="Agents by name: tables [agents.NAME].",
+        default_factory=dict, description="Agents by name: tables [agents.NAME]."
     )

@@ -53,6 +53,7 @@ WORD = re.compile(
 )
 _JOINT = re.compile(r"[.\-\u2010\u00ad\u200b\u2060\ufeff+#,'\u2019]+")
 _INNER_JOINT = re.compile(r"([.\-\u2010\u00ad\u200b\u2060\ufeff_,'\u2019]+)")
+_GROUPED, _MOST_DIGITS = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+"), 15
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _RUN = re.compile(rf"\d+(?:[.\-]\d+)*|(?:(?![\d_]){_W})+")  # of letters, or a number
 _LETTER_AND_NUMBER = re.compile(r"(?:0x|[^\W\d_])(\d[\d.\-]{2,})")
@@ -392,6 +393,9 @@ def _terms_of(
         if form and not (is_plain and form in dropped):
             terms += filter(None, [_tokens_of(form, analyzers, is_plain=is_plain)])
     if terms and not raw.isalpha():
+        number = raw.replace(".", "") if _GROUPED.fullmatch(raw) else raw
+        if number.isdecimal() and (number != raw or len(raw) > 4) and len(raw) <= _MOST_DIGITS:
+            terms[0] += number, f"{int(number):,}".replace(",", " ")  # as in 50 000, 50.000
         apart = [_tokens_of(run, analyzers)[:1] for run in split_runs(raw)]
         if apart and all(apart):
             terms[0] = (*terms[0], " ".join(run for (run,) in apart))

@@ -14,6 +14,7 @@ belong to one state, so an updated index scores exactly like one that is built f
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -28,14 +29,13 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
 from catalog.core.lru_cache import LRUCache
-from catalog.core.query import MOST_TYPED
 from catalog.store.chunks import read_headings
 from catalog.store.database import Database, EngineSetup
 from catalog.store.derived import NO_DATASET, Array, Following, Seqs, live_seqs
 from catalog.store.engines import LexicalEngine, best_hits, term_weight
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.lexical import analysis
-from catalog.store.lexical.analysis import Term, query_terms, raw_words
+from catalog.store.lexical.analysis import Term, fold, query_terms, raw_words
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES, detect_language
 from catalog.store.lexical.spelling import correct_words
@@ -53,6 +53,10 @@ _DENSE = 4  # a term in at least one of 4 rows has an impact for each row: addin
 _LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
 _CORRECTIONS = 1_000  # misspelt words whose suggestions are cached
 _BATCH = 500  # passages read at a time
+_REPEATED = 0.4  # different terms of a query: logs have .04 to .4, ArguAna's arguments .47 to 1
+_BEGINNING = re.compile(  # admin*, and the first digits of a commit
+    r"(?<!\S)(\w{3,}(?=\*)|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,39}(?!\S))"
+)
 Mask = npt.NDArray[np.bool_]
 Postings = tuple[Array, Array]  # ascending rows, and counts
 Weighted = tuple[float, int, Array | slice, Array]
@@ -393,9 +397,11 @@ class Bm25Engine(LexicalEngine):
             return Hits()
         with self._database.read() as connection:
             words = self.at(connection)
-            if terms := query_terms(text, words.languages):
-                if len(terms) > MOST_TYPED:  # a pasted log says the same word in each line
-                    terms = list(dict.fromkeys(terms))
+            begun = (words.tokens(fold(one), "", 99) for one in _BEGINNING.findall(text))
+            if terms := [*query_terms(text, words.languages), *map(tuple, begun)]:
+                once = list(dict.fromkeys(terms))
+                if len(once) < _REPEATED * len(terms):  # a pasted log: the same words in each line
+                    terms = once
                 return words.rank(terms, k, allowed_seqs(connection, restriction))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
@@ -410,7 +416,7 @@ class Bm25Engine(LexicalEngine):
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
         with self._database.read() as connection:
             words, allowed = self.at(connection), allowed_seqs(connection, restriction)
-            return correct_words(connection, raw_words(text), words, allowed)
+            return correct_words(connection, raw_words(_BEGINNING.sub("", text)), words, allowed)
 
     def languages(self) -> dict[str, int]:
         return self._now().languages
