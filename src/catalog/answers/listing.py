@@ -53,7 +53,7 @@ _LONGEST = 500  # characters of a question that counts
 _LANGUAGES = ("english", "german")
 _LISTED = 10  # documents, where the call does not say how many
 _MOST_PHRASES = 12  # a search takes 16
-_KIND = re.compile("(?:[Ee]-?)?[Mm]ails?|[A-Z]{3,4}s?")  # names a type even if there is none
+_KIND = re.compile("(?:e-?)?mails?|(?:pdf|csv)s?", re.I)  # named even without any
 _EVERY: dict[str, Any] = {"mode": "lexical", "rerank": False, "expand": False}
 _EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage with the words
 _STOP_WORDS = stop_words("english") | stop_words("german")
@@ -119,7 +119,7 @@ def read_listing(question: str) -> ListingQuestion | None:
         rest = rest[match.end() :].lstrip(" ,")
     asks = (opened["asks"] or opened["all"] or "").casefold()
     is_told = not rest and is_exact and (phrases or "tags" in dict(conditions))
-    if not asks and not is_told and not (conditions and _KIND.fullmatch(opened["noun"])):
+    if not asks and not is_told and not (conditions and "mail" in opened["noun"].casefold()):
         return None
     return ListingQuestion(opened["noun"], phrases, is_exact, tuple(conditions), when, rest, asks)
 
@@ -176,11 +176,11 @@ def answer_listing(
         why = f"{told}no type, folder, tag or title is called {listing.noun!r}"
         return why if is_meant else None
     people = [known.having(*one) for one in listing.conditions if one[0] in ("author", "to")]
-    if listing.unread or (_NOTHING in people and not _KIND.fullmatch(listing.noun)):
+    if listing.unread or (_NOTHING in people and "mail" not in listing.noun.casefold()):
         is_meant = (counts and is_narrowed) or named[0].partition(" ")[0] in ("", "in", "of")
         if not named[0] or listing.asks in ("", "what"):  # "Which documents do I need?"
             is_meant = asked or _FORMS["mentions"].search(listing.unread) is not None
-        why = f"{told}{listing.unread or 'a person'!r} is none of them"
+        why = f"{told}{listing.unread or 'an unknown author'!r} is none of them"
         return why if is_meant else None
     about, given = [named[0]], [named[1], filters.parse_filters(params.filters)]
     for field, name in listing.conditions:
