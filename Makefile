@@ -1,14 +1,14 @@
-# make demo | test | test-slow | docs | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
+# make demo | test | test-slow | test-llama-index | docs | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 WORKERS := -n logical --dist loadfile --no-loadscope-reorder
 CHAOS_SECONDS ?= 180
 CHUNKS ?= 10000 50000
 KEEP ?= .bench
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow docs ray lint bench bench-scale chaos clean
+.PHONY: demo test test-slow test-llama-index docs ray lint bench bench-scale chaos clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,16 @@ test: .venv/dev.stamp
 
 test-slow: .venv/dev.stamp
 	$(PYTEST) $(WORKERS) -m slow
+
+# The parts for LlamaIndex with the oldest llama-index-core that pyproject.toml allows, in an environment of its own (a gigabyte).
+# With the newest one: make test-llama-index LLAMA_INDEX='<0.15'
+LLAMA_INDEX ?= $(shell sed -n 's/.*"llama-index-core>=\([0-9.]*\),.*/==\1/p' pyproject.toml)
+test-llama-index: BIN := .venv-llama-index/bin
+test-llama-index:
+	test -d $(BIN) || $(PYTHON) -m venv .venv-llama-index
+	$(INSTALL) -e '.[offline,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps 'llama-index-core$(LLAMA_INDEX)'
+	$(PYTEST) $(WORKERS) tests/search tests/search_v2
 
 # The site of docs/, in site/: broken links and unlisted pages fail. The pictures: python docs/pictures/draw.py
 docs: .venv/docs.stamp

@@ -102,6 +102,13 @@ def test_a_score_that_nothing_gives_is_no_ground_to_call_a_foreign_question_quie
     assert tuple(foreign.patterns("cosine")) == ("unwarranted",)
 
 
+def test_a_question_without_an_answer_that_finds_one_makes_a_dataset_unready():
+    fine = [measured(passage(1, 0.6, 0), query=question(f"q{n}")) for n in range(20)]
+    for score, is_ready in ((0.19, True), (0.2, False)):
+        foreign = measured(passage(1, score), query=NOTHING)
+        assert Validation(run_of(*fine, foreign)).is_ready is is_ready
+
+
 def two_questions(**limits):
     """One finds 1 of 2 sources with 1 of 2 passages right, one 1 of 1 with 1 of 1."""
     half = measured(passage(1, 0.6, 0), passage(2, 0.1), query=question("half", count=2))
@@ -168,7 +175,7 @@ def test_a_suite_of_nothing_but_foreign_questions_has_no_recall_to_keep():
     validation = Validation(run_of(measured(query=NOTHING), queries=1.0))
     metadata = next(one for one in validation.criteria if one.id == "SC-002")
     assert metadata.value is None
-    assert [one.holds for one in validation.criteria if one.id == "SC-001"] == [True] * 3
+    assert [one.holds for one in validation.criteria if one.id == "SC-001"] == [True] * 4
 
 
 def advice(run):

@@ -106,7 +106,7 @@ class Validation:
 
     @cached_property
     def criteria(self) -> tuple[Criterion, ...]:
-        """Return every criterion with its value; SC-001 has three parts and SC-002 two.
+        """Return every criterion with its value; SC-001 has four parts and SC-002 two.
 
         SC-001 is relevance, SC-002 metadata and filters by it, SC-003 the time to embed a query,
         SC-004 the time to search with its vector, SC-005 equal answers to equal questions. A share
@@ -154,6 +154,7 @@ def _criteria(run: SuiteRun, patterns: Mapping[str, Sequence[str]]) -> tuple[Cri
     limits, asked, k = run.suite.limits, run.measurements, run.top_k
     shown = [(one.query, passage) for one in asked for passage in one.passages]
     good = [not failed for failed in patterns.values()]
+    foreign = [not patterns[one.query.id] for one in asked if not one.query.is_answerable]
     precision = [one.precision(one.passages) for one in run.answerable]
     recall = [one.recall(one.passages) for one in run.answerable]
     complete = [not passage.problems for _, passage in shown]
@@ -164,6 +165,7 @@ def _criteria(run: SuiteRun, patterns: Mapping[str, Sequence[str]]) -> tuple[Cri
     stable = [one.is_stable for one in asked]
     rows: tuple[tuple[str, str, Unit, Sequence[float], float, bool], ...] = (
         ("SC-001", "questions without a failure", "share", good, limits.queries, True),
+        ("SC-001", "non-existent ones without a failure", "share", foreign, limits.queries, False),
         ("SC-001", f"precision@{k}", "mean", precision, limits.precision, False),
         ("SC-001", f"recall@{k} of expected sources", "mean", recall, limits.recall, False),
         ("SC-002", "passages with complete metadata", "share", complete, limits.metadata, True),
