@@ -266,6 +266,7 @@ def test_a_filter_on_a_date_agrees_with_after_and_before(stored, bound, field):
     assert allows("<") == (at < begin)
     assert allows(">") == (not allows("<="))
     assert allows("<=") >= allows("<")
+    assert allows("==") == (allows(">=") and allows("<=")) != allows("!=")
 
 
 @table("asked, inside, outside")

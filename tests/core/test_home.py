@@ -6,6 +6,7 @@ import pytest
 
 from catalog.core.errors import ConfigError
 from catalog.core.files import default_home, home_folder, settings_file, settings_key
+from catalog.core.settings import load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,18 @@ def test_the_home_is_the_one_chosen_then_the_variable_then_the_users_folder(monk
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
     assert home_folder() == tmp_path
     assert home_folder(Path("other")) == Path("other")
+
+
+@pytest.mark.parametrize("text", ["~/n", "$HOME/n", "${HOME}/n"])
+def test_a_home_and_other_paths_may_begin_as_in_a_shell(monkeypatch, tmp_path, text):
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "catalog.toml").write_text(f"[answers]\nagents = '{text}'")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_settings(overrides={"home": text}).settings.home == tmp_path / "n"
+    monkeypatch.setenv("IDX_HOME", text)
+    assert home_folder() == tmp_path / "n" == load_settings().settings.answers.agents
+    monkeypatch.setenv("IDX_CONFIG", f"{text}/catalog.toml")
+    assert settings_file(Path()) == tmp_path / "n" / "catalog.toml"
 
 
 def test_the_settings_file_is_the_one_named_or_the_one_in_the_home(monkeypatch, tmp_path):

@@ -193,6 +193,14 @@ def test_a_settings_file_that_cannot_be_read_is_reported_in_a_sentence(tmp_path,
         load_settings(overrides={"home": tmp_path})
 
 
+def test_the_level_of_messages_may_be_in_any_case(monkeypatch):
+    monkeypatch.setenv("IDX_LOG_LEVEL", "debug")
+    assert load_settings().settings.log_level == "DEBUG"
+    monkeypatch.setenv("IDX_LOG_LEVEL", "loud")
+    with pytest.raises(ConfigError, match="'DEBUG', 'INFO', 'WARNING' or 'ERROR'"):
+        load_settings()
+
+
 def test_settings_are_read_again_only_when_something_changed(tmp_path, monkeypatch):
     first = get_settings()
     assert get_settings() is first

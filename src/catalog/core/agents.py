@@ -20,7 +20,6 @@ from catalog.core.filters import Op, condition, file_type_filter, name_filter, p
 from catalog.core.params import (
     ArtifactKind,
     AskParams,
-    DatasetChoice,
     GenerateParams,
     Profile,
     SearchParams,
@@ -163,14 +162,10 @@ def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
     if agent.filter_by_tags:
         filters.append(condition("tag", Op.IN, list(agent.filter_by_tags)))
     changes["filters"] = list(filter(None, filters)) or None
-    return replace(params, **changes, dataset=_datasets(params.dataset, own.get("dataset")))
-
-
-def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
-    if theirs is None or own is None:
-        return own if theirs is None else theirs
-    names = [[one] if isinstance(one, str) else one for one in (theirs, own)]
-    both = [name for name in names[0] if name in names[1]]
-    if not both:
-        raise InputError(f"the agent answers only from {' and '.join(names[1])}")
-    return both
+    theirs, its = params.dataset, own.get("dataset")
+    if theirs is not None and its is not None:
+        names = [[one] if isinstance(one, str) else one for one in (theirs, its)]
+        theirs = [name for name in names[0] if name in names[1]]
+        if not theirs:
+            raise InputError(f"the agent answers only from {' and '.join(names[1])}")
+    return replace(params, **changes, dataset=its if theirs is None else theirs)

@@ -212,7 +212,12 @@ class Artifact(BaseModel, frozen=True):
             return _as_sentence(reasons.pop() or "")
         parts = [one.text for one in self.sections]
         if not self.abstained:
-            parts += ["---", "Sources:", "\n".join(map(_source_line, self.citations))]
+            sources = (
+                f"- [{one.n}] {one.citation} {one.dataset}:{one.path}"
+                + ("" if one.verified else " (does not support it)")
+                for one in self.citations
+            )
+            parts += ["---", "Sources:", "\n".join(sources)]
         return "\n\n".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,9 +231,3 @@ def _join(sentences: Iterable[AnswerSentence]) -> str:
 
 def _as_sentence(reason: str) -> str:
     return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
-
-
-def _source_line(citation: AnswerCitation) -> str:
-    doubt = "" if citation.verified else " (does not support it)"
-    path = f"{citation.dataset}:{citation.path}"
-    return f"- [{citation.n}] {citation.citation} {path}{doubt}"

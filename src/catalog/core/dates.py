@@ -148,7 +148,12 @@ def read_written_date(value: object) -> str | None:
     time = _TIME.search(text)
     day = _read_day(text if time is None else text[: time.start()])
     if day and time:
-        day = f"{day}{_iso_time(time)}" if len(day) == len("2024-05-31") else None
+        hour = int(time["hour"])
+        if time["half"]:
+            hour = hour % 12 + (12 if time["half"].lower() == "pm" else 0)
+        zone = (time["zone"] or "").upper().replace("UTC", "Z").replace("GMT", "Z")
+        clock = f"T{hour:02}:{time['minute']}:{time['second'] or '00'}{zone}"
+        day = f"{day}{clock}" if len(day) == len("2024-05-31") else None
     return _checked(day)
 
 
@@ -168,28 +173,18 @@ def _read_day(text: str) -> str | None:
     text = text.strip().rstrip(",")
     for form in _FORMS:
         if match := re.fullmatch(form, text, re.IGNORECASE):
-            return _iso_day(match.groupdict())
+            parts = match.groupdict()
+            number, day, name = int(parts.get("month") or 0), parts.get("day"), parts.get("name")
+            if name:
+                is_it = (at for at, one in enumerate(_MONTHS) if one.startswith(name.lower()))
+                number = next(is_it, 0)
+            return f"{parts['year']}-{number:02}" + (f"-{int(day):02}" if day else "")
     match = _EITHER_WAY.fullmatch(text)
     if match is None:
         return None
     month, day = sorted((int(match["first"]), int(match["second"])))
     is_clear = day > 12 or month == day  # 5/6/2024 is a day in May and one in June
     return f"{match['year']}-{month:02}-{day:02}" if is_clear else None
-
-
-def _iso_day(parts: dict[str, str | None]) -> str | None:
-    number, day = int(parts.get("month") or 0), parts.get("day")
-    if name := parts.get("name"):
-        number = next((at for at, one in enumerate(_MONTHS) if one.startswith(name.lower())), 0)
-    return f"{parts['year']}-{number:02}" + (f"-{int(day):02}" if day else "")
-
-
-def _iso_time(time: re.Match[str]) -> str:
-    hour = int(time["hour"])
-    if time["half"]:
-        hour = hour % 12 + (12 if time["half"].lower() == "pm" else 0)
-    zone = (time["zone"] or "").upper().replace("UTC", "Z").replace("GMT", "Z")
-    return f"T{hour:02}:{time['minute']}:{time['second'] or '00'}{zone}"
 
 
 def _checked(iso: str | None) -> str | None:

@@ -98,10 +98,14 @@ def default_home() -> Path:
     return user_data_path("catalog")
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with ``~`` and variables such as ``$HOME`` replaced by what they stand for."""
+    return Path(os.path.expandvars(path)).expanduser()
+
+
 def home_folder(chosen: Path | None = None) -> Path:
     """Return the folder of the store: the chosen one, else ``IDX_HOME``, else the default."""
-    variable = os.environ.get("IDX_HOME")
-    return chosen or (Path(variable) if variable else default_home())
+    return expanded(chosen or os.environ.get("IDX_HOME") or default_home())
 
 
 def settings_file(home: Path) -> Path | None:
@@ -110,7 +114,7 @@ def settings_file(home: Path) -> Path | None:
     Raises :class:`ConfigError` for a home folder that cannot be read.
     """
     if variable := os.environ.get("IDX_CONFIG"):
-        return Path(variable)
+        return expanded(variable)
     path = home / "catalog.toml"
     try:
         return path if path.is_file() else None

@@ -4,6 +4,7 @@ A field of a passage has a set of values: none, one, or several (``tags``, ``pag
 asks about that set:
 
     EQ, CONTAINS  some value equals            NE    not EQ (true when the field is missing)
+                  (a date: lies in the day, month or year)
     IN, ANY       some value is in the list    NIN   not IN (true when the field is missing)
     ALL           every listed value is there  IS_EMPTY  there is no value
     GT GTE LT LTE some value of the same type compares so (numbers; strings by code point;
@@ -228,7 +229,13 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
     operands = tree.value if isinstance(tree.value, tuple) else (tree.value,)
     asked = [_comparable(item) for item in operands if item is not None]
     own = [_comparable(value) for value in values]
-    present = [item in own for item in asked]
+    spans = [whole_date(tree.field, item[1]) for item in asked]
+    dates = (one for one in values if tree.field in DATE_FIELDS and isinstance(one, str))
+    moments = [at for at in map(to_timestamp, dates) if at is not None]
+    present = [
+        item in own or (span is not None and any(span[0] <= at < span[1] for at in moments))
+        for item, span in zip(asked, spans, strict=True)
+    ]
     match tree.op:
         case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
             return any(present)
@@ -243,12 +250,15 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
         case Op.TEXT_MATCH_INSENSITIVE:
             needle = str(tree.value).casefold()
             return any(isinstance(v, str) and needle in v.casefold() for v in values)
-    if (dates := date_comparison(tree)) is not None:
-        op, moment = dates
-        moments = (to_timestamp(value) for value in values if isinstance(value, str))
-        return any(_ORDER[op](at, moment) for at in moments if at is not None)
+    if (compared := date_comparison(tree)) is not None:
+        return any(_ORDER[compared[0]](at, compared[1]) for at in moments)
     ((kind, bound),) = asked
     return any(_ORDER[tree.op](value, bound) for its, value in own if its == kind)
+
+
+def whole_date(field: str, value: object) -> tuple[float, float] | None:
+    """Return the timestamps from and before which a date equals the ``value``, if it is a date."""
+    return date_span(value) if field in DATE_FIELDS and isinstance(value, str) else None
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
@@ -259,9 +269,7 @@ def date_comparison(tree: Condition) -> tuple[Op, float] | None:
     >>> date_comparison(condition("created", "<=", "1970-01-01"))
     (<Op.LT: '<'>, 86400.0)
     """
-    if tree.field not in DATE_FIELDS or not isinstance(tree.value, str):
-        return None
-    if (span := date_span(tree.value)) is None or tree.op not in _ORDER:
+    if (span := whole_date(tree.field, tree.value)) is None or tree.op not in _ORDER:
         return None
     bound = span[tree.op in (Op.GT, Op.LTE)]
     return (Op.GTE if tree.op in (Op.GT, Op.GTE) else Op.LT), bound

@@ -222,8 +222,11 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
     if not isinstance(results, Iterable) or isinstance(results, _NOT_A_LIST):
         raise BackendError(f"a search must return a sequence of hits, not {_type_name(value)}")
     hits = tuple(_to_hit(result, dataset) for result in islice(results, top_k))
-    doubt = _get(value, "low_confidence")
-    return Ranking(hits, _stage_times(value), doubt if isinstance(doubt, bool) else None)
+    doubt, stages = _get(value, "low_confidence"), _get(value, "stages")
+    listed = stages if isinstance(stages, Iterable) else ()
+    times = {_get(stage, "name"): _to_number(_get(stage, "ms")) for stage in listed}
+    known = {str(name): ms for name, ms in times.items() if name and ms is not None}
+    return Ranking(hits, known, doubt if isinstance(doubt, bool) else None)
 
 
 def _to_hit(result: object, dataset: str) -> RankedHit:
@@ -321,13 +324,6 @@ def _explanation_lines(value: object) -> tuple[str, ...]:
             f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}",
         ]
     return tuple(lines)
-
-
-def _stage_times(value: object) -> dict[str, float]:
-    stages = _get(value, "stages")
-    listed = stages if isinstance(stages, Iterable) else ()
-    times = {_get(stage, "name"): _to_number(_get(stage, "ms")) for stage in listed}
-    return {str(name): ms for name, ms in times.items() if name and ms is not None}
 
 
 def _type_name(value: object) -> str:

@@ -130,7 +130,10 @@ def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
     by_kind: dict[str, list[Any]] = {}
     for value in values:
         by_kind.setdefault(value_kind(value), []).append(_stored(value))
-    tests = (_Test(kind, _equals(stored)) for kind, stored in by_kind.items())
+    tests = [_Test(kind, _equals(stored)) for kind, stored in by_kind.items()]
+    for span in filter(None, (filters.whole_date(field, value) for value in values)):
+        is_then: Any = lambda it, at=span: and_(it >= at[0], it < at[1])  # noqa: E731
+        tests.append(_Test("s", is_then, is_date=True))
     return or_(false(), *(_exists(field, test) for test in tests))
 
 

@@ -52,7 +52,7 @@ def load_settings(
         raise ConfigError(f"the settings cannot be read: {error}") from error
     arguments = {**(overrides or {}), **({} if preset is None else {"preset": preset})}
     layers = [("argument", arguments), ("environment", environment)]
-    file = settings_file(Path(arguments.get("home", environment.get("home", default_home()))))
+    file = settings_file(home_folder(arguments.get("home")))
     if file is not None:
         layers.append((str(file), _read_toml(file)))
     name = next((layer["preset"] for _, layer in layers if "preset" in layer), None)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from pydantic_settings import BaseSettings, NoDecode
 
 from catalog.core.entry_points import list_added
-from catalog.core.files import default_home
+from catalog.core.files import default_home, expanded
 from catalog.core.params import Profile
 from catalog.core.settings.rag import RAGv2Settings
 from catalog.core.settings.variables import (
@@ -45,6 +45,8 @@ def _split(value: object, separator: str) -> object:
 
 Pairs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=";"))]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
+_Folder = Annotated[Path, AfterValidator(expanded)]
+_Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 def _split_pairs(pairs: tuple[str, ...], example: str) -> list[tuple[str, str]]:
@@ -175,7 +177,7 @@ class AnswerSettings(SettingsSection):
         "number", "Form of citations: [1], [source: Title, page 4] or [chunk: id]."
     )
     judge: bool | None = setting(None, "Let the language model judge passages; unset: if quick.")
-    agents: Path | None = setting(
+    agents: _Folder | None = setting(
         None, "Folder with a file NAME.toml for each agent; unset: agents in the home."
     )
     tool: bool = setting(False, "Offer the tool ask to agents.")
@@ -297,7 +299,7 @@ class Settings(BaseSettings):
 
     model_config = read_environment(PREFIX)
 
-    home: Path = Field(
+    home: _Folder = Field(
         default_factory=default_home, description="Folder of the store and its indexes."
     )
     preset: str | None = setting(
@@ -308,8 +310,8 @@ class Settings(BaseSettings):
         "Address of the database, instead of a file in the home: postgresql://user@host/database.",
         repr=False,
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting(
-        "WARNING", "Level of messages on standard error."
+    log_level: Annotated[_Level, BeforeValidator(lambda it: str(it).upper())] = setting(
+        "WARNING", "Level of messages on standard error, in any case."
     )
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     llm: LLMSettings = Field(default_factory=LLMSettings)
