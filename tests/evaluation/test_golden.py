@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, Expected, GoldenQuery, GoldenSet, Span
 from catalog.evaluation.golden_files import parse_rows, read_golden
+from tables import table
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -61,13 +62,7 @@ def test_a_query_is_read_with_everything_it_says():
     assert (query.filters, query.note) == ({"tag": "ops"}, "in passing")
 
 
-@pytest.mark.parametrize(
-    ("short", "long"),
-    [
-        ("the words", {"text": "the words"}),
-        ([3, 9], {"start": 3, "end": 9}),
-    ],
-)
+@table("short, long")
 def test_the_short_forms_of_a_span_mean_the_long_ones(short, long):
     assert Span.model_validate(short) == Span.model_validate(long)
 
@@ -289,13 +284,6 @@ def test_a_set_without_labels_of_answers_keeps_its_hash():
     )
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"answerable": False, "answer": "yes"},
-        {"answerable": False, "expected": [{"path": "a.md"}]},
-        {"answerable": True, "kind": "unanswerable"},
-    ],
-)
+@table("fields")
 def test_a_question_is_not_answerable_and_unanswerable(fields):
     assert "labels say the opposite" in problem(**fields)

@@ -12,6 +12,7 @@ from catalog.evaluation.golden import (
 from catalog.library.indexing import Indexer
 from evaluation.stubs import question
 from fakes import open_library
+from tables import table
 
 BREAD = "Mix flour, water and yeast. Bake the bread at 230 degrees.\n"  # 59 characters, one line
 
@@ -56,14 +57,7 @@ def test_an_absent_document_is_named_with_the_nearest_there_is(problems):
     ]
 
 
-@pytest.mark.parametrize(
-    ("span", "told"),
-    [
-        ("bake the bread", "'bread.txt' does not contain the span 'bake the bread'"),
-        ([50, 60], "the span ends at 60, but 'bread.txt' at 59"),
-        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, but 'bread.txt' in 1"),
-    ],
-)
+@table("span, told")
 def test_a_span_that_is_not_in_the_text_is_reported(problems, span, told):
     assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
 

@@ -339,6 +339,27 @@ def test_a_dataset_that_is_read_again_has_the_same_ids(catalog, built, again):
     assert ids() == before
 
 
+def test_several_datasets_are_built_updated_and_counted_in_one_call(catalog, notes, tmp_path):
+    (other := tmp_path / "other").mkdir()
+    (other / "a.md").write_text("# Granite\n")
+    code, out, _ = catalog("index", "build", notes, other)
+    assert (code, [line for line in out.splitlines() if line.endswith(":")]) == (
+        0, [f"{notes.name}:", "other:"],
+    )  # fmt: skip
+    both = ("-d", notes.name, "-d", "other", "-d", "other")
+    (other / "b.md").write_text("# Copper\n")
+    (notes / "c.md").write_text("# Marble\n")
+    _, out, _ = catalog("index", "update", *both, "--json")
+    assert {name: one["added"] for name, one in json.loads(out).items()} == {
+        notes.name: 1, "other": 1,
+    }  # fmt: skip
+    assert json.loads(catalog("index", "stats", *both, "--json")[1])["other"]["documents"] == 2
+    notes.rename(tmp_path / "away")
+    (other / "d.md").write_text("# Slate\n")
+    code, out, err = catalog("index", "update", *both)
+    assert (code, "1 added" in out, f"catalog: {notes.name}: " in err) == (1, True, True)
+
+
 def test_doctor_fails_with_the_fix_when_vectors_are_missing(catalog, built, tmp_path):
     with open_library(tmp_path / "home") as library, library.database.write() as connection:
         connection.exec_driver_sql("DELETE FROM embeddings WHERE side = 'document'")

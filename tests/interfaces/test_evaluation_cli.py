@@ -43,6 +43,8 @@ def broken(query, k):
     if "tapir" in query:
         raise OSError("lost \\udcff connection")
     return first(query, k)
+def interrupted(query, k):
+    raise KeyboardInterrupt
 def loud(query, k):
     print('hello')
     return first(query, k)
@@ -365,6 +367,14 @@ def test_a_dataset_that_changes_while_it_is_asked_is_not_measured(catalog, few, 
     code, _, err = catalog("eval", "--golden", few, "--mode", "lexical")
     assert code == 1
     assert "changed during the measurement" in err
+    assert recorded(catalog) == []
+
+
+def test_ctrl_c_says_that_no_run_is_recorded(catalog, few):
+    baseline = ("--baseline", "own_zoo:interrupted", "--candidate", "lexical")
+    code, out, err = catalog("compare", "--golden", few, *baseline)
+    assert (code, out, "finished work is kept" in err) == (130, "", False)
+    assert "no run is recorded before all queries are answered" in err
     assert recorded(catalog) == []
 
 

@@ -18,6 +18,7 @@ from catalog.library.indexing import Indexer
 from catalog.llm import Message, complete, get_llm
 from catalog.llm.replies import Reply
 from fakes import open_library
+from tables import table
 
 EVENTS = "text/event-stream"
 
@@ -121,15 +122,7 @@ def test_a_server_that_does_not_stream_is_read(server):
     assert (reply.usage, reply.is_cut) == ((7, 3), True)
 
 
-@pytest.mark.parametrize(
-    ("refusal", "name", "instead"),
-    [
-        ("Unsupported parameter: use 'max_completion_tokens'", "max_tokens", True),
-        ("stream_options: extra fields not permitted", "stream_options", False),
-        ("'temperature' does not support 0 with this model", "temperature", False),
-        ("stream is not supported", "stream", False),
-    ],
-)
+@table("refusal, name, instead")
 def test_an_option_that_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
     server.answers = [(400, {}, json.dumps({"error": {"message": refusal}}).encode())]
     server.answer = streamed(said("Yes.", "stop"))

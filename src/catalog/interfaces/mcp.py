@@ -317,6 +317,5 @@ def serve_http(
     with bind_socket(address) as listening:
         url = Address(address.host, listening.getsockname()[1]).url
         told = f"MCP on {url}{PATH}; stop with Ctrl-C"
-        ready = partial(print, told, file=sys.stderr, flush=True)
-        serve_until_signal(app, listening, ready)
+        serve_until_signal(app, listening, partial(print, told, file=sys.stderr, flush=True))
     end_process(engine)

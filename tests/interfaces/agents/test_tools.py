@@ -16,6 +16,7 @@ from catalog.interfaces.mcp import document_uri
 from catalog.interfaces.tools import LISTED_TOOLS, TOOLS, call_tool
 from fakes import open_library
 from stores import store_of
+from tables import table
 
 KETTLE = {
     "hostile.md": "line",
@@ -211,15 +212,7 @@ def named():
         yield lambda tool, /, **given: call_tool(opened, tool, {"dataset": "my.notes", **given})
 
 
-@pytest.mark.parametrize(
-    ("docs", "found"),
-    [
-        ("a, b.md", ["a, b.md"]),
-        ("my.notes:a, b.md", ["a, b.md"]),
-        ("a.md, b.md", ["a.md", "b.md"]),
-        (["a, b.md", "b.md"], ["a, b.md", "b.md"]),
-    ],
-)
+@table("docs, found")
 def test_a_name_may_hold_a_comma(named, docs, found):
     assert paths(named("search", query="walrus", docs=docs)) == found
     assert paths(named("multi_get", patterns=docs)) == found

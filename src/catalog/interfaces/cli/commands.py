@@ -22,7 +22,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from catalog import __version__
 from catalog.core.arguments import plain_words
-from catalog.interfaces.cli.options import add_store_options
+from catalog.interfaces.cli.options import store_parameters
 
 GROUPS = {
     "Everyday": {
@@ -92,7 +92,7 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
         self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Write names with their descriptions: next to them, or under them in a narrow terminal."""
-        rows = [(name.replace("<list[str]>", "<str>"), text) for name, text in rows]
+        rows = [(re.sub(r"<list\[(\w+)\]>", r"<\1>", name), text) for name, text in rows]
         left = min(max(len(name) for name, _ in rows), col_max) + col_spacing
         is_narrow = self.width - self.current_indent - left < _ROOM
         whole = [(name, text.replace("-", _HYPHEN)) for name, text in rows]
@@ -190,7 +190,7 @@ def dress(command: Any) -> None:
     command.context_class = HelpContext
     command.parse_args = explain_misuse(command, command.parse_args)
     if command.callback and "context" in inspect.signature(command.callback).parameters:
-        add_store_options(command)
+        command.params.extend(store_parameters())
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     command.help = text
     paragraph = " ".join(text.partition("\n\n")[0].split())
@@ -215,7 +215,7 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _LazyCommands(COMMANDS)
-        add_store_options(self)
+        self.params.extend(store_parameters())
         self.parse_args = explain_misuse(self, self.parse_args)  # type: ignore[method-assign]
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -249,7 +249,7 @@ def validate(
         suite, dataset = _example_files()[1], EXAMPLE
     with _example_library(context) if example else open_library(context) as library:
         questions, name = read_suite(suite), library.chosen_dataset(dataset)
-        with TerminalProgress(is_resumable=False) as progress:
+        with TerminalProgress(kept="") as progress:
             validation = Validation(run_suite(Searcher(library), questions, name, progress))
     text = validation_report(validation)
     lines = [text.rstrip("\n")]
@@ -272,7 +272,7 @@ def _example_library(context: typer.Context) -> Iterator[Library]:
         open_library(context, StoreOptions(Path(folder), chosen), make_store=True) as library,
     ):
         complain(f"indexing the example's book, {book}")
-        with TerminalProgress(is_resumable=False) as progress:
+        with TerminalProgress(kept="") as progress:
             Indexer(library).build(book, EXAMPLE, progress=progress)
         yield library
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from catalog.core.errors import CatalogError
 from catalog.core.text import counted
 from catalog.interfaces.cli import options
 from catalog.interfaces.cli.output import TerminalProgress
@@ -47,11 +48,13 @@ DeletionsOption = Annotated[
 @options.command
 def build(
     context: typer.Context,
-    folder: Path | None = Argument(
-        None, help="A folder or file. Default: the dataset's folder, read again."
+    folders: list[Path] | None = Argument(
+        None,
+        metavar="folder",
+        help="Folders or files. Default: the dataset's folder, read again.",
     ),
     dataset: str | None = Option(
-        None, "--dataset", "-d", help="Name of the dataset. Default: the name of the folder."
+        None, "--dataset", "-d", help="Name of the dataset. Default: the name of each folder."
     ),
     include: list[str] | None = Option(
         None, "--include", help="Only files matching this glob; '' drops the stored ones."
@@ -64,7 +67,7 @@ def build(
     allow_deletions: DeletionsOption = False,
     ray: options.RayOption = None,
 ) -> options.Printed:
-    """Index a folder as a dataset. Safe to interrupt: run it again to continue.
+    """Index a folder as a dataset, or several. Safe to interrupt: run it again to continue.
 
     An existing dataset keeps the settings it was made with, and its --include and --exclude unless
     new ones are given. Without a folder, every document of the dataset is read and cut again;
@@ -74,36 +77,45 @@ def build(
         catalog index build ~/notes
         catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
-    is_named = dataset is not None or folder is None
-    if folder is None and (include or exclude):
+    if not folders and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
+    if dataset is not None and len(folders or ()) > 1:
+        raise typer.BadParameter("one dataset has one folder", param_hint="--dataset")
     from catalog.library.names import dataset_name
 
-    if folder is not None and dataset is None:
-        with options.reading_options():
-            dataset = dataset_name(folder)
-    library = options.open_library(context, make_store=folder is not None, embeds=True, ray=ray)
+    with options.reading_options():
+        named = {dataset or dataset_name(folder): folder for folder in folders or ()}
+    if len(named) < len(folders or ()):
+        raise typer.BadParameter("two have the same name: build each with --dataset")
+    library = options.open_library(context, make_store=bool(named), embeds=True, ray=ray)
     from catalog.library.indexing import Indexer  # after a missing model is told
 
     with library, TerminalProgress() as progress:
         told: dict[str, Any] = {"apply_settings": apply_settings, "progress": progress}
-        told |= {"allow_deletions": allow_deletions, "reread": reread or folder is None}
-        if folder is None or dataset is None:
-            report = Indexer(library).update(library.chosen_dataset(dataset), **told)
-        else:
-            kept = {"include": include, "exclude": exclude}
-            told |= {name: tuple(filter(None, it)) if it else None for name, it in kept.items()}
-            report = Indexer(library).build(folder, dataset, **told)
-    shown = _printed(report)
-    lines = shown.lines if is_named else [f"dataset: {dataset}", *shown.lines]
-    return shown._replace(lines=lines, code=int(shown.code or report.documents == 0))
+        told |= {"allow_deletions": allow_deletions, "reread": reread or not named}
+        kept, indexer = {"include": include, "exclude": exclude}, Indexer(library)
+        masks: dict[str, Any] = {
+            k: tuple(filter(None, it)) if it else None for k, it in kept.items()
+        }
+
+        def run(name: str) -> options.Printed:
+            if name in named:
+                report = indexer.build(named[name], name, **told, **masks)
+            else:
+                report = indexer.update(name, **told)
+            shown = _printed(report)
+            is_told = dataset is None and len(named) == 1
+            lines = [f"dataset: {name}", *shown.lines] if is_told else shown.lines
+            return shown._replace(lines=lines, code=int(shown.code or report.documents == 0))
+
+        return _of_each([*named] or [library.chosen_dataset(dataset)], run)
 
 
 @app.command("update")
 @options.command
 def update(
     context: typer.Context,
-    dataset: options.DatasetOption = None,
+    dataset: options.DatasetsOption = None,
     watch: bool = Option(False, "--watch", help="Keep running and follow the folder's changes."),
     dry_run: bool = Option(False, "--dry-run", help="Show what would be done, and do nothing."),
     reread: RereadOption = False,
@@ -111,7 +123,7 @@ def update(
     allow_deletions: DeletionsOption = False,
     ray: options.RayOption = None,
 ) -> Iterator[options.Printed]:
-    """Index the changes in a dataset's folder since the last run.
+    """Index the changes in the folder of a dataset, or of several, since the last run.
 
     Documents are cut with the settings that the dataset was made with, not those of this call. To
     change its --include or --exclude, use 'catalog index build FOLDER'.
@@ -121,10 +133,11 @@ def update(
 
     Examples:
         catalog index update
-        catalog index update -d notes --dry-run
+        catalog index update -d notes -d papers --dry-run
     """
-    if dry_run and watch:
-        raise typer.BadParameter("a dry run cannot watch", param_hint="--dry-run/--watch")
+    if watch and (dry_run or len(dataset or ()) > 1):
+        why = "a dry run cannot watch" if dry_run else "it follows one dataset"
+        raise typer.BadParameter(why, param_hint="--watch")
     told: dict[str, Any] = {
         "allow_deletions": allow_deletions, "reread": reread, "apply_settings": apply_settings,
     }  # fmt: skip
@@ -132,19 +145,20 @@ def update(
     from catalog.library.indexing import Indexer
 
     with library:
-        indexer, name = Indexer(library), library.chosen_dataset(dataset)
+        indexer = Indexer(library)
+        names = [*dict.fromkeys(map(library.chosen_dataset, dataset or (None,)))]
         if dry_run:
-            preview = indexer.preview(name, **told)
-            yield options.Printed(asdict(preview), _preview_lines(preview))
+            yield _of_each(names, lambda name: _preview(indexer.preview(name, **told)))
             return
         if watch:
             from catalog.interfaces.cli.folder_watch import follow
 
-            for report in follow(indexer, name, told):
+            for report in follow(indexer, names[0], told):
                 yield _printed(report)._replace(code=0)
         with TerminalProgress() as progress:
-            report = indexer.update(name, progress=progress, **told)
-    yield _printed(report)
+            told["progress"] = progress
+            shown = _of_each(names, lambda name: _printed(indexer.update(name, **told)))
+    yield shown
 
 
 @app.command("rebuild")
@@ -180,15 +194,9 @@ def rebuild(
 
     with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
-    shown = {name: _printed(report) for name, report in reports.items()}
-    lines = [line for name, one in shown.items() for line in (f"{name}:", *one.lines)]
+    shown = _together({name: _printed(report) for name, report in reports.items()})
     none = ["no dataset to rebuild: create one with 'catalog index build FOLDER'"]
-    return options.Printed(
-        {name: one.data for name, one in shown.items()},
-        lines or none,
-        [note for one in shown.values() for note in one.notes],
-        code=max((one.code for one in shown.values()), default=0),
-    )
+    return shown._replace(lines=shown.lines or none)
 
 
 @app.command("remove")
@@ -226,8 +234,8 @@ def remove(
 
 @app.command("stats")
 @options.command
-def stats(context: typer.Context, dataset: options.DatasetOption = None) -> options.Printed:
-    """Show the numbers of a dataset: files, passages, languages and folder.
+def stats(context: typer.Context, dataset: options.DatasetsOption = None) -> options.Printed:
+    """Show the numbers of a dataset, or of several: files, passages, languages and folder.
 
     Examples:
         catalog index stats
@@ -236,18 +244,41 @@ def stats(context: typer.Context, dataset: options.DatasetOption = None) -> opti
     from catalog.library.indexing import Indexer
 
     with options.open_library(context) as library:
-        counts = Indexer(library).stats(library.chosen_dataset(dataset))
-    return options.Printed(asdict(counts), _stats_lines(counts))
+        names = dict.fromkeys(map(library.chosen_dataset, dataset or (None,)))
+        return _of_each([*names], lambda name: _stats(Indexer(library).stats(name)))
 
 
-def _stats_lines(stats: DatasetStats) -> Iterator[str]:
-    """Yield the counts, and why files are missing."""
+def _of_each(names: Sequence[str], run: Callable[[str], options.Printed]) -> options.Printed:
+    """Run for each dataset; the error of one among several does not keep the others from theirs."""
+    if len(names) == 1:
+        return run(names[0])
+    shown: dict[str, options.Printed] = {}
+    for name in names:
+        try:
+            shown[name] = run(name)
+        except CatalogError as error:
+            shown[name] = options.Printed({"error": str(error)}, (), [f"{name}: {error}"], code=1)
+    return _together(shown)
+
+
+def _together(shown: Mapping[str, options.Printed]) -> options.Printed:
+    """Return the outputs of several datasets as one, by their names."""
+    return options.Printed(
+        {name: one.data for name, one in shown.items()},
+        [line for name, one in shown.items() for line in (f"{name}:", *one.lines)],
+        [note for one in shown.values() for note in one.notes],
+        code=max((one.code for one in shown.values()), default=0),
+    )
+
+
+def _stats(stats: DatasetStats) -> options.Printed:
+    """Print the counts, and why files are missing."""
     files = stats.files
     share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
-    yield f"{'files':15} {files.indexed} of {files.listed} indexed{share}"
+    lines = [f"{'files':15} {files.indexed} of {files.listed} indexed{share}"]
     for reasons, outcome in ((files.reasons, "not"), (files.partly, "not wholly, or not as it is")):
         told = [f"{count} {outcome}: {reason}" for reason, count in reasons.items()]
-        yield from (f"{'':15} {line}" for line in _first(told, _REASONS_SHOWN))
+        lines += (f"{'':15} {line}" for line in _first(told, _REASONS_SHOWN))
     kinds, languages = (
         ", ".join(f"{count} {name}" for name, count in counts.items())
         for counts in (stats.modalities, stats.languages)
@@ -263,7 +294,8 @@ def _stats_lines(stats: DatasetStats) -> Iterator[str]:
         ("folder", stats.root or "none: filled by a pipeline"),
         ("made with", describe_origin(stats.preset, stats.settings)),
     ):
-        yield f"{name:15} {value}"
+        lines.append(f"{name:15} {value}")
+    return options.Printed(asdict(stats), lines)
 
 
 def _printed(report: SyncReport) -> options.Printed:
@@ -307,18 +339,20 @@ def _summary(report: SyncReport) -> str:
     )
 
 
-def _preview_lines(preview: SyncPreview) -> Iterator[str]:
-    """Yield what would be done, file by file, and the counts."""
+def _preview(preview: SyncPreview) -> options.Printed:
+    """Print what would be done, file by file, and the counts."""
+    shown = list[str]()
     parts: dict[str, Sequence[Any]] = {"added": preview.added, "changed": preview.changed}
     parts |= {"removed": preview.removed, "kept": preview.kept}
     for outcome in ("indexed", "not indexed"):
         parts[f"{outcome}:"] = [file for file in preview.remarks if file.outcome == outcome]
     for name, files in parts.items():
         lines = [one if isinstance(one, str) else f"{one.path}: {one.reason}" for one in files]
-        yield from (f"{name:13}{line}" for line in _first(lines, SHOWN_FAILURES))
+        shown += (f"{name:13}{line}" for line in _first(lines, SHOWN_FAILURES))
     told_of = {"indexed:": "indexed with remarks", "not indexed:": "not indexed"}
     counts = (f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
-    yield f"{', '.join(counts)}, {preview.unchanged} unchanged; nothing was read or written"
-    yield from (f"note: {note}" for note in preview.notes)
+    shown.append(f"{', '.join(counts)}, {preview.unchanged} unchanged; nothing was read or written")
+    shown += (f"note: {note}" for note in preview.notes)
     if preview.stopped is not None:
-        yield f"the update would stop: {preview.stopped}"
+        shown.append(f"the update would stop: {preview.stopped}")
+    return options.Printed(asdict(preview), shown)

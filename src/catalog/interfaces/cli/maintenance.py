@@ -244,7 +244,7 @@ def backup(
     from catalog.store.database import find_store
 
     store = find_store(settings_for(context).settings)
-    with heeding_termination(), TerminalProgress(is_resumable=False) as progress:
+    with heeding_termination(), TerminalProgress(kept="") as progress:
         size = back_up(store, file, force=force, progress=partial(progress.reach, doing="copying"))
     return Printed({"file": str(file), "bytes": size}, [f"{file}: {size:,} bytes"])
 

@@ -23,7 +23,7 @@ from catalog.interfaces.cli.options import (
     reading_options,
     require_folder_of,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain
+from catalog.interfaces.cli.output import NO_RUN, TerminalProgress, complain
 
 if TYPE_CHECKING:
     from catalog.evaluation.comparison import PipelineComparison
@@ -325,7 +325,7 @@ class Measurement(NamedTuple):
         database, dataset = self.library.database, self.dataset
         self.library.require_dataset(dataset)
         corpus = corpus_digest(database, dataset)
-        shown = TerminalProgress() if self.is_shown else nullcontext()
+        shown = TerminalProgress(NO_RUN) if self.is_shown else nullcontext()
         tell = complain if self.is_shown else logging.getLogger(__name__).info
         with Backends(self.library, dataset, tell=tell) as backends, shown as progress:
             runs = run_backends(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import typer
 from typer import Option
@@ -25,6 +25,7 @@ DatasetOption = Annotated[
         help="Name of the dataset; not needed if there is only one.",
     ),
 ]
+DatasetsOption = Annotated[list[str] | None, get_args(DatasetOption)[1]]
 RayOption = Annotated[
     str | None,
     Option(
@@ -120,7 +121,8 @@ _KEPT: dict[str, Any] = {"show_default": False, "expose_value": False, "callback
 
 
 @cache
-def _shared_options() -> list[Any]:
+def store_parameters() -> list[Any]:
+    """Return the options ``--home`` and ``--preset`` of a command, for :func:`store_options`."""
     app = typer.Typer(add_completion=False)
 
     @app.command()
@@ -132,11 +134,6 @@ def _shared_options() -> list[Any]:
     ) -> None: ...
 
     return typer.main.get_command(app).params
-
-
-def add_store_options(command: Any) -> None:
-    """Give a command the options ``--home`` and ``--preset``, which :func:`store_options` has."""
-    command.params.extend(_shared_options())
 
 
 def settings_for(

@@ -142,6 +142,7 @@ def time_left(seconds: float) -> str:
 
 
 RESUMABLE = "finished work is kept: run the same command to continue"
+NO_RUN = "no run is recorded before all queries are answered: the same command begins again"
 _GO_ON = (StoreBusyError, StoreUnreachableError)  # which pass
 
 
@@ -177,8 +178,8 @@ class TerminalProgress:
     _on_interrupt: Any = None  # what Ctrl-C did before
     _is_interrupted = False
 
-    def __init__(self, *, is_resumable: bool = True) -> None:
-        self._is_resumable = is_resumable
+    def __init__(self, kept: str = RESUMABLE) -> None:
+        self._kept = kept  # said if Ctrl-C, or a store that is away, ends the work
         self.start(0)
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
@@ -264,5 +265,5 @@ class TerminalProgress:
         if self._on_interrupt is not None:
             signal.signal(signal.SIGINT, self._on_interrupt)
         self._close_bar()
-        if self._is_resumable and isinstance(error, (KeyboardInterrupt, *_GO_ON)):
-            complain(RESUMABLE)
+        if self._kept and isinstance(error, (KeyboardInterrupt, *_GO_ON)):
+            complain(self._kept)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,8 @@ from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
 from catalog.interfaces.plain_text import safe
 
 _Texts = tuple[str, str, int]  # for standard output and standard error, and the exit code
+_keyword = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
+_write_now = partial(print, end="", flush=True)
 _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
 
@@ -51,7 +54,9 @@ def verb_command(
 
     parameters = [_CONTEXT, *map(_command_parameter, params.edge_fields(kind))]
     for name, option in more.items():
-        parameters.append(_keyword(name, option, default=None if name == "out" else False))
+        parameters.append(
+            _keyword(name, annotation=option, default=None if name == "out" else False)
+        )
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__ = "\n".join((f"{summary}\n\nExamples:", *examples))
     return command
@@ -68,17 +73,13 @@ def _command_parameter(field: params.Param) -> Parameter:
         default = Parameter.empty
     if field.is_positional:
         argument = Argument(help=field.help)
-        return _keyword(field.name, Annotated[kind, argument], default=default)
+        return _keyword(field.name, annotation=Annotated[kind, argument], default=default)
     first, *others = field.flags.split() or (f"--{field.name.replace('_', '-')}",)
     if kind == bool | None:
         first = f"{first}/--no-{first.removeprefix('--')}"
     least, most = field.within
     option = Option(first, *others, help=help_text, min=least, max=most)
-    return _keyword(field.name, Annotated[kind, option], default=default)
-
-
-def _keyword(name: str, kind: Any, *, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+    return _keyword(field.name, annotation=Annotated[kind, option], default=default)
 
 
 search = verb_command(
@@ -175,11 +176,6 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
     beside = file.with_name(f"{file.stem}.draft{file.suffix}")
     beside.write_text(draft, encoding="utf-8")
     return ArtifactSchemaError(f"{error}; the draft is in {beside}", error.draft)
-
-
-def _write_now(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _ask_server(store: options.StoreOptions, call: dict[str, Any]) -> _Texts | None:

@@ -109,7 +109,7 @@ def build_app(
     workers = workers or Workers(serve.max_concurrent, serve.timeout_seconds)
     readiness = readiness or Readiness()
     metrics = ServerMetrics(lambda: workers.pending, lambda: readiness.is_ready)
-    engine.observe(metrics.count_question)
+    engine.library.log.observer = metrics.count_question  # at an edge
     api = build_api(
         ApiState(engine, workers, serve.timeout_seconds, readiness),
         needs_token=bool(serve.tokens()),
