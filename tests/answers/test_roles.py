@@ -403,23 +403,22 @@ def test_the_bearer_of_a_wider_token_sees_it(client):
     assert client.post("/v1/search", **asked).status_code == 401
 
 
-def rpc(client, method, params, token, session=None):
+def rpc(client, method, params, token):
     headers = {"Accept": "application/json, text/event-stream", **bearing(token)}
-    headers |= {"Mcp-Session-Id": session} if session else {}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return client.post("/mcp", json=body, headers=headers)
 
 
-def test_a_session_answers_as_the_role_of_who_sends_the_request(client):
+def test_a_call_over_mcp_answers_as_the_role_of_who_sends_it(client):
     about = {"name": "by hand", "version": "1"}
     first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
-    session = rpc(client, "initialize", first, LEAD).headers["mcp-session-id"]
+    assert "mcp-session-id" not in rpc(client, "initialize", first, LEAD).headers
     call = {"name": "search_chunks", "arguments": {"query": "sings in the morning"}}
-    assert CANARY in rpc(client, "tools/call", call, LEAD, session).text
-    told = rpc(client, "tools/call", call, GUEST, session)
+    assert CANARY in rpc(client, "tools/call", call, LEAD).text
+    told = rpc(client, "tools/call", call, GUEST)
     assert told.status_code == 200
     assert CANARY not in told.text.casefold()
-    listed = rpc(client, "resources/list", {}, GUEST, session).text
+    listed = rpc(client, "resources/list", {}, GUEST).text
     assert "open.md" in listed
     assert CANARY not in listed.casefold()
 
