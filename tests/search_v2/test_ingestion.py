@@ -6,7 +6,7 @@ import uuid
 from copy import deepcopy
 
 import pytest
-from llama_index.core import Document, MockEmbedding, SimpleDirectoryReader
+from llama_index.core import Document, MockEmbedding, SimpleDirectoryReader, VectorStoreIndex
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
@@ -716,6 +716,16 @@ def test_a_copy_of_a_pipeline_has_its_own_steps_and_stores_in_the_same_dataset(s
         again.run(documents=[Document(text="Seal.", doc_id="a")])
     again.run(documents=[Document(text="Walrus too.", doc_id="b")])
     assert paths(service) == ["a", "b"]
+
+
+def test_an_index_over_the_store_of_a_pipeline_writes_to_its_dataset(service, pipeline):
+    model = Told(embed_dim=8)
+    index = VectorStoreIndex.from_vector_store(pipeline.vector_store, embed_model=model)
+    index.insert(Document(text="Walrus.", doc_id="a"))
+    pipeline.run(documents=[Document(text="Seal.", doc_id="b")])
+    assert paths(service) == ["a", "b"]
+    index.delete_ref_doc("a")
+    assert paths(service) == ["b"]
 
 
 @pytest.fixture

@@ -436,6 +436,13 @@ def test_an_index_of_llama_index_reads_a_dataset():
     assert paths(found)[0] == "guides/backup.md"
     same = CatalogRetriever("notes", mode="vector", top_k=2).retrieve(BACKUPS)
     assert [one.node_id for one in found] == [one.node_id for one in same]
+    for mode in ("hybrid", "sparse", "text_search"):
+        one = index.as_retriever(vector_store_query_mode=mode, similarity_top_k=1)
+        assert paths(one.retrieve(BACKUPS)) == ["guides/backup.md"]
+    with pytest.raises(InputError, match="no query mode mmr: use default, hybrid"):
+        index.as_retriever(vector_store_query_mode="mmr").retrieve(BACKUPS)
+    by_words = VectorStoreQuery(query_str="bake", similarity_top_k=5, mode="text_search")
+    assert paths(NodeWithScore(node=one) for one in store.query(by_words).nodes) == ["bread.txt"]
     filters = MetadataFilters(filters=[MetadataFilter(key="file_type", value="txt")])
     assert set(paths(index.as_retriever(filters=filters).retrieve(BACKUPS))) == {"bread.txt"}
 

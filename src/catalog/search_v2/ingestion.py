@@ -474,6 +474,7 @@ class DatasetVectorStore(OwnPart, vectors.BasePydanticVectorStore):
     def query(self, query: vectors.VectorStoreQuery, **_: Any) -> vectors.VectorStoreQueryResult:
         """Return the nearest passages, best first.
 
+        LlamaIndex's mode may be default, hybrid, or sparse or text_search, which search by words.
         ``node_ids`` are theirs, or those that you set before ingestion; ids that LlamaIndex drew
         are not stored and count for nothing.
         """
@@ -482,15 +483,11 @@ class DatasetVectorStore(OwnPart, vectors.BasePydanticVectorStore):
         if ids:
             with self.client.library.database.read() as connection:
                 count = max(1, count_totals(connection, self.dataset, by_note=True).chunks)
-        retriever = DatasetRetriever(
-            self.dataset,
-            k_dense=count,
-            k_fused=count,
-            mode="vector",
-            service=self.client,
-            filters=query.filters,
-            doc_ids=query.doc_ids,
-        )
+        if (mode := _MODES.get(query.mode)) is None:
+            raise InputError(f"no query mode {query.mode.value}: use {', '.join(_MODES)}")
+        depths: Any = dict.fromkeys(("k_lex", "k_dense", "k_fused"), count)
+        narrow: Any = {"mode": mode, "filters": query.filters, "doc_ids": query.doc_ids}
+        retriever = DatasetRetriever(self.dataset, service=self.client, **depths, **narrow)
         text = "a vector" if query.query_str is None else query.query_str  # it is not embedded
         found = retriever.retrieve(QueryBundle(text, embedding=query.query_embedding))
         found = [one for one in found if not ids or _is_among(one.node, ids)]
@@ -555,19 +552,24 @@ class DatasetVectorStore(OwnPart, vectors.BasePydanticVectorStore):
         return count
 
 
+_MODES = {"default": "vector", "hybrid": "hybrid", "sparse": "lexical", "text_search": "lexical"}
+
+
 def _is_among(node: BaseNode, ids: Sequence[str]) -> bool:
     return node.node_id in ids or node.metadata.get("node_id") in ids
 
 
 class _StoredAlready(DatasetVectorStore):
-    """The vector store that LlamaIndex's strategies need: our steps do what it would do.
+    """The vector store that LlamaIndex's strategies need: in a run our steps do what it would do.
 
     The last one replaces what a run brings again, and the end of the run deletes the rest.
     """
 
     def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
-        """Return the ids of the nodes."""
-        return [node.node_id for node in nodes]
+        """Return the ids of the nodes, which are stored."""
+        return [node.node_id for node in nodes] if RUN.get() else super().add(nodes)
 
     def delete(self, ref_doc_id: str, **_: Any) -> None:
         """Leave the document as it is: the run may fail."""
+        if RUN.get() is None:
+            super().delete(ref_doc_id)
