@@ -3,7 +3,9 @@
 import gzip
 import logging
 from dataclasses import replace
+from unittest.mock import Mock
 
+import httpx
 import numpy as np
 import pytest
 
@@ -261,7 +263,16 @@ def test_no_error_holds_the_key_the_texts_or_what_the_server_said(server, fault)
         error = error.__cause__
 
 
-@table("section, name")
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("embedding", "api_key"),
+        ("llm", "api_key"),
+        ("collection", "api_key"),
+        ("rag_v2", "qdrant_api_key"),
+        ("rag_v2", "rerank_api_key"),
+    ],
+)
 @table("odd")
 def test_a_key_that_no_header_can_hold_is_refused_unseen(section, name, odd):
     with pytest.raises(ConfigError, match=rf"{section}\.{name}") as raised:
@@ -275,6 +286,19 @@ def test_a_model_that_the_server_does_not_have_stops_at_once(server, provider):
     with pytest.raises(ConfigError, match="IDX_EMBEDDING__MODEL"):
         model.embed(TEXTS)
     assert len(server.requests) == 1
+
+
+def test_an_address_without_its_end_and_a_certificate_of_nobody_are_told_at_once(
+    server, monkeypatch
+):
+    model, sleeps = model_of(server, url=server.settings("openai").url.removesuffix("/v1"))
+    with pytest.raises(ConfigError, match=r"404 .*no such model.*often ends in /v1"):
+        model.embed(TEXTS)
+    said = "[SSL: CERTIFICATE_VERIFY_FAILED] unable to get local issuer certificate"
+    monkeypatch.setattr(httpx.Client, "post", Mock(side_effect=httpx.ConnectError(said)))
+    with pytest.raises(ConfigError, match=r"is not trusted: .*local issuer.*SSL_CERT_FILE"):
+        model.embed(TEXTS)
+    assert sleeps == []
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,13 @@ class FastEmbedEncoder(ProfiledEncoder):
         return self._profile.cut(self._encode(texts), self.dim)
 
     def _encode(self, texts: Sequence[str]) -> list[Vector]:
+        import numpy as np
+
         if not self.is_run_alone:
             vectors = list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
-            return [_at_length_one(vector) for vector in vectors] if self._files.export else vectors
+            if self._files.export:  # fastembed gives those of nomic's models in any length
+                return [one / max(float(np.linalg.norm(one)), 1e-12) for one in vectors]
+            return vectors
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         threads, embed = self._settings.threads or cores or 1, self._loaded.embed
         with ThreadPoolExecutor(threads, thread_name_prefix="embedding") as pool:
@@ -130,12 +134,6 @@ def read_pooling(folder: Path) -> Pooling | None:
         return None
     is_plain = len(modes) == 1 and set(paths) <= {"Transformer", "Pooling", "Normalize"}
     return _MODES.get(modes[0], "other") if is_plain else "other"
-
-
-def _at_length_one(vector: Vector) -> Vector:
-    import numpy as np
-
-    return vector / max(float(np.linalg.norm(vector)), 1e-12)  # not so from fastembed's nomic
 
 
 def open_onnx_model(weights: Path, tokenizer: Path, **options: Any) -> OnnxModel:

@@ -99,6 +99,9 @@ class JsonServer:
         except (LLMTimeoutError, httpx.TimeoutException) as error:
             raise self._error(f"{self.label} did not answer in {seconds:g} s") from error
         except httpx.ConnectError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                trust = "let SSL_CERT_FILE name a file with the certificate of its authority"
+                raise ConfigError(f"{self.label} is not trusted: {error}; {trust}") from error
             why = "connection refused" if "refused" in str(error) else "no connection"
             advice = f"is it running, and is {self._setting} right?"
             raise self._error(f"{self.label} cannot be reached: {why}; {advice}") from error

@@ -240,14 +240,15 @@ class ServedEncoder(ProfiledEncoder):
         return self._server.read(reply)
 
     def _refusal(self, reply: httpx.Response) -> Exception:
-        """Return the error that explains the status, without any text of the reply."""
+        """Return the error that explains the status; it quotes a reply only where nothing is."""
         label, status = self._server.label, reply.status_code
         said = reply.content[:10_000].lower()
         if status in (401, 403):
             return ConfigError(f"{label} refused the key ({status}): check IDX_EMBEDDING__API_KEY")
         if status in (404, 405, 410) or 300 <= status < 400:
-            advice = "check IDX_EMBEDDING__MODEL and IDX_EMBEDDING__URL"
-            return ConfigError(f"{label} has no such model or address ({status}): {advice}")
+            words = " ".join(reply.text[:200].split()).replace(self._settings.api_key or "\0", "…")
+            advice = "check IDX_EMBEDDING__MODEL, and IDX_EMBEDDING__URL, which often ends in /v1"
+            return ConfigError(f"{label} has no such model or address ({status} {words}): {advice}")
         if status == 402 or (status == 429 and b"insufficient_quota" in said):
             return ConfigError(f"{label} demands a payment first ({status})")
         if status == 413 or (status not in _WAIT and any(words in said for words in _TOO_LONG)):

@@ -160,7 +160,7 @@ def test_a_line_may_be_as_short_and_use_of_the_prompt_what_the_query_does(query,
     assert count_words("\u5bc6\u94a5\u8f6e\u6362 api") == 4  # two by spaces, two by letters
 
 
-@table("kept, dropped")
+@table("kept, dropped", list)
 def test_lines_of_the_same_words_are_one(kept, dropped):
     lines = [kept[0], *dropped, *kept[1:]]
     assert keep(*lines) == (kept, {"duplicate": 1} if dropped else {})
