@@ -24,7 +24,7 @@ from catalog.core.text import storable
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, roles_in_force
 from catalog.retrieval.parts import SearchParts, StageLog
-from catalog.retrieval.select import ASKS_FOR_NEWEST, NEWEST_HALF_LIFE
+from catalog.retrieval.select import ASKS_FOR_NEWEST
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.listing import (
     allowed_documents,
@@ -49,9 +49,9 @@ class SearchRequest:
     """A checked search: the query, where to search, how many results, and which stages.
 
     ``visible`` is the restriction by the caller's own scope and filters; ``restriction`` adds file
-    type, name and dates. ``distinct`` merges passages that say the same. ``is_one_document``: scope
-    or filter select a single document. ``is_filled``: documents give more than their share if there
-    are too few passages. ``notes`` are for the results.
+    type, name and dates. ``distinct`` merges passages that say the same. ``fades``: archived ones
+    count as older. ``is_one_document``: a single document is selected. ``is_filled``: documents
+    give more than their share if there are too few passages. ``notes`` are for the results.
     """
 
     query: ParsedQuery
@@ -65,6 +65,7 @@ class SearchRequest:
     distinct: bool
     sort: Order = "best"
     recency_half_life_days: float = 0.0
+    fades: bool = False
     is_one_document: bool = False
     is_filled: bool = False
     notes: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class SearchRequest:
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_params(params)
-    library, rag = parts.library, parts.rag
+    library, rag, half_life = parts.library, parts.rag, params.recency_half_life_days
     is_open = all(getattr(params, name) is None for name in _NARROWING)
     is_open &= isinstance(params.dataset, str) and not roles_in_force(parts.settings, params.role)
     with stages.run("scope") as notes:
@@ -88,10 +89,10 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
             with library.database.read() as connection:
                 query = _read_by_documents(connection, query, restriction, params, rag)
         notes.extend(query.notes)
-    threshold, half_life = params.similarity_threshold, params.recency_half_life_days
+        newest = ASKS_FOR_NEWEST.search(query.text) if half_life is None else None
+        notes += [f"{newest[0]!r} favours newer documents"] if newest else []
     if half_life is None:
-        usual = NEWEST_HALF_LIFE if ASKS_FOR_NEWEST.search(query.text) else 0.0
-        half_life = rag.recency_half_life_days or usual
+        half_life = rag.recency_half_life_days or (3_650.0 if newest else 0.0)  # ten years
     return SearchRequest(
         query,
         restriction,
@@ -100,10 +101,11 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         params.mode or "hybrid",
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
-        threshold=rag.similarity_threshold if threshold is None else threshold,
+        threshold=rag.similarity_threshold if (it := params.similarity_threshold) is None else it,
         distinct=rag.distinct_text and not params.all_copies,
         sort=params.sort or "best",
         recency_half_life_days=half_life,
+        fades=newest is not None,
         is_one_document=is_one_document,
     )
 

@@ -41,7 +41,6 @@ from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request
 from catalog.retrieval.select import (
-    ASKS_FOR_NEWEST,
     MOST_KEYWORDS,
     favour_recent,
     keep_distinct,
@@ -258,13 +257,14 @@ def _gather(
     read = 2 * max(top_k, rag.rerank_candidates if request.rerank else 0)
     is_reordered = keywords_of(query.lexical_text, MOST_KEYWORDS) or query.phrases or query.loose
     half_life = request.recency_half_life_days
-    newest = ASKS_FOR_NEWEST.search(query.text) if half_life > 0 else None
     if is_reordered or half_life > 0:
         read = max(rag.fusion_top_k, read)
     least = DEPTH if rag.fusion_mode == "adaptive" and mode == "hybrid" else 1
     cap = 0 if rag.max_chunks_per_doc > 1 and request.is_one_document else rag.max_chunks_per_doc
 
-    in_order = partial(favour_recent, half_life_days=half_life, now=time.time(), fades=bool(newest))
+    in_order = partial(
+        favour_recent, half_life_days=half_life, now=time.time(), fades=request.fades
+    )
 
     def choose(found: list[Passage]) -> list[Passage]:
         kept: Sequence[Passage] = in_order(found) if half_life > 0 else found
@@ -313,7 +313,6 @@ def _gather(
     with stages.run("select") as notes:
         shown = "any" if missing > 0 or not cap else cap
         notes.append(f"{len(selected)} of {len(ranked.passages)} kept, {shown} per document")
-        notes += [f"{newest[0]!r} favours newer documents"] if newest else []
         if copies := sum(len(one.copies) for one in selected):
             notes.append(f"{copies} say the same as another")
         if factor > rag.overfetch:

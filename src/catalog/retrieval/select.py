@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ASKS_FOR_NEWEST = re.compile(
     r"\b(?:current(?:ly)?|latest|newest|most recent|now|aktuell\w*|neue?ste\w*)\b", re.IGNORECASE
 )
-NEWEST_HALF_LIFE = 3_650.0  # days: of two nearly equal passages the newer one wins
 _NO_LONGER = frozenset(["archived", "deprecated", "obsolete", "superseded"])  # a document's status
 MOST_KEYWORDS = 3  # of a query that puts passages with all words first
 _LETTERS_READ = 1000  # characters of a passage that are read to find its script
