@@ -1,11 +1,14 @@
 """Fitting the constants of relevance and of answering, and what is observed to fit them on."""
 
+import math
+
 import numpy as np
 import pytest
 
 from catalog.core.errors import InputError
 from catalog.evaluation.calibration import (
     SHIFTS,
+    AnswerDecisions,
     LabelledPassages,
     collect_passages,
     fit_relevance,
@@ -85,6 +88,15 @@ def test_one_query_cannot_be_left_out():
     labels = np.array([True, False] * 20)
     with pytest.raises(InputError, match="a single query"):
         fit_relevance([LabelledPassages(np.full(40, 0.5), labels)])
+
+
+def test_the_least_sure_of_twenty_answerable_queries_is_refused_and_none_without_a_passage_counts():
+    margins = [*range(39), -math.inf, 50]  # the last one has no answer
+    decisions = AnswerDecisions(np.array(margins) / 10, np.array([True] * 40 + [False]))
+    shift, wrongly = decisions.fit_answerable()
+    assert shift == 0.0  # the second lowest, of 40, is the least that is answered
+    assert wrongly == pytest.approx(2 / 40)
+    assert decisions.refused(shift) == (1 / 40, 0.0)
 
 
 QUERIES = (

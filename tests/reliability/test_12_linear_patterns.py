@@ -20,21 +20,13 @@ def test_every_pattern_takes_time_linear_in_the_text():
     assert slow == {}
 
 
+SLOW = (
+    r"^\s*\|?[\s:|-]+\|?\s*$", r"\s+#+$", r"(?:a+)+b", r"(?:a|a)*b", r"x(\w+\s?)*:", r"\d+\.?\d*e",
+    r"<b[^>]*>", r"\[(?:[^\[\]\\]|\\.)*\]", r"`([^`]+?)\s*<", rb"\w+:",
+)  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"^\s*\|?[\s:|-]+\|?\s*$",
-        r"\s+#+$",
-        r"(?:a+)+b",
-        r"(?:a|a)*b",
-        r"x(\w+\s?)*:",
-        r"\d+\.?\d*e",
-        r"<b[^>]*>",
-        r"\[(?:[^\[\]\\]|\\.)*\]",
-        r"`([^`]+?)\s*<",
-        rb"\w+:",
-    ],
-)
+@pytest.mark.parametrize("pattern", SLOW)
 def test_these_patterns_would_be_found(pattern):
     assert next(slow_texts(re.compile(pattern), {"search"}), None) is not None

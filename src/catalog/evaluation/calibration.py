@@ -34,10 +34,12 @@ SHIFTS = np.arange(-12, 13) / 4  # of a logit
 CANDIDATES = 10  # the best passages of each query, to which thresholds apply
 MIN_PASSAGES = 20  # relevant and irrelevant passages a fit needs at least
 LEAST_OF_A_KIND = 10  # answerable and unanswerable queries that a fit needs at least
+LEAST_ANSWERABLE, MOST_REFUSED = 20, 0.1  # of a fit to these alone; share that it may refuse
 _FOLDS = 5
 _ERRORS = 2.0
 _OF_LIKELIHOOD = 0.5  # shrinkage: the logarithm of a normal prior of the shift
 _OF_DECISIONS = 2.0
+_REFUSED = 0.05  # quantile: to refuse more hides answers, and to refuse less changes little
 _REFUSED_WRONGLY = 2.0  # what a refused question that has an answer counts; the reverse counts 1
 
 
@@ -140,9 +142,9 @@ def fit_relevance(queries: list[LabelledPassages]) -> ShiftFit:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDecisions:
-    """Whether each query (row) is rightly answered or refused, by :data:`SHIFTS` (column)."""
+    """How far the logit of each query is above the threshold, and whether it is answerable."""
 
-    is_right: npt.NDArray[np.bool_]
+    margins: Floats  # minus infinity without a passage
     is_answerable: npt.NDArray[np.bool_]
 
     def fit(self) -> ShiftFit:
@@ -150,33 +152,44 @@ class AnswerDecisions:
 
         An answerable query counts twice, because a refusal hides what the documents say.
         """
+        is_right = (self.margins[:, None] + SHIFTS >= 0) == self.is_answerable[:, None]
         kinds = (self.is_answerable, _REFUSED_WRONGLY), (~self.is_answerable, 1.0)
         weight = sum(kind * (cost / max(1, kind.sum())) for kind, cost in kinds)
-        weight = weight * (len(self.is_right) / (1 + _REFUSED_WRONGLY))
-        return fit_shift(self.is_right * weight[:, None], _OF_DECISIONS)
+        weight = weight * (len(is_right) / (1 + _REFUSED_WRONGLY))
+        return fit_shift(is_right * weight[:, None], _OF_DECISIONS)
+
+    def fit_answerable(self) -> tuple[float, float]:
+        """Return the shift that refuses one in twenty of the answerable queries.
+
+        The second value is the share that it refuses of those left out of the fit, by fifths.
+        """
+        own = np.maximum(self.margins[self.is_answerable], -9.0)  # of one without a passage
+        parts = [np.delete(own, np.s_[at::_FOLDS]) for at in range(_FOLDS)] + [own]
+        *least, of_all = (float(np.quantile(one, _REFUSED, method="lower")) for one in parts)
+        wrongly = [one < least[at % _FOLDS] for at, one in enumerate(own)]
+        return math.ceil(-1000 * of_all) / 1000, float(np.mean(wrongly))
 
     def refused(self, shift: float) -> tuple[float, float]:
         """Return the shares of answerable and of unanswerable queries that are refused."""
-        right = self.is_right[:, list(SHIFTS).index(shift)]
-        return float(1 - right[self.is_answerable].mean()), float(right[~self.is_answerable].mean())
+        refused = self.margins + shift < 0
+        return float(refused[self.is_answerable].mean()), float(refused[~self.is_answerable].mean())
 
 
 def measure_answers(
     service: Searcher, golden: GoldenSet, dataset: str, *, progress: Progress
 ) -> AnswerDecisions:
-    """Return how ``ask`` decides about each query at each of :data:`SHIFTS`."""
+    """Return how sure ``ask`` is of each query, compared with where it begins to answer."""
     from catalog.answers.answerable import answer_logit, logit_of, read_candidates
     from catalog.answers.extracting import rank_candidates
 
     progress.start(len(golden))
     least = logit_of(service.parts.settings.answers.answered_from)
-    rows = []
+    margins = []
     for query in golden:
         results = service.run(SearchParams(query.query, dataset=dataset, filters=query.filters))
         ranked = rank_candidates(query.query, results.results)
         candidates = read_candidates(service.parts, query.query, results, ranked)
         logit = answer_logit(query.query, results, candidates)
-        is_answered = (logit + SHIFTS >= least) & (len(results) > 0)
-        rows.append(is_answered == query.is_answerable)
+        margins.append(logit - least if len(results) else -math.inf)
         progress.advance(1, "asking")
-    return AnswerDecisions(np.array(rows), np.array([query.is_answerable for query in golden]))
+    return AnswerDecisions(np.array(margins), np.array([one.is_answerable for one in golden]))

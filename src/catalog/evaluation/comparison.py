@@ -162,9 +162,7 @@ def decide_outcome(test: PairedTest) -> Outcome:
     """Return the verdict that a test supports at the 5 % level."""
     if not test.enough:
         return "too few to tell"
-    if test.p >= ALPHA:
-        return "no difference"
-    return "better" if test.difference > 0 else "worse"
+    return "no difference" if test.p >= ALPHA else "better" if test.difference > 0 else "worse"
 
 
 def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> None:

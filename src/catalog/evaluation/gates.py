@@ -233,9 +233,7 @@ def _measure(name: str, outcomes: Sequence[QueryOutcome]) -> float:
         answered = sum(bool(one.answer is not None and one.answer.hits) for one in outcomes)
         return 1 - answered / len(outcomes)
     times = timing(ms for outcome in outcomes for ms in outcome.ms)
-    if times is None:
-        return math.nan
-    return times.p50 if name == "p50_ms" else times.p95
+    return math.nan if times is None else times.p50 if name == "p50_ms" else times.p95
 
 
 REPETITIONS = 1_000

@@ -96,9 +96,7 @@ def delta_chart(deltas: Sequence[QueryDelta], anchors: Mapping[str, str]) -> Vie
 
 def delta_side(delta: float) -> str:
     """Return win, loss or tie."""
-    if abs(delta) <= TIE:
-        return "tie"
-    return "win" if delta > 0 else "loss"
+    return "tie" if abs(delta) <= TIE else "win" if delta > 0 else "loss"
 
 
 def _bar(delta: QueryDelta, anchor: str, axis: Axis, x: float) -> View:

@@ -19,7 +19,6 @@ EXCERPT_CHARS = 400
 _SCANNED_CHARS = 20_000
 _MAX_WORDS = 40
 _PREFIX_CHARS = 4  # from this length on a query's word also marks longer words that begin with it
-_TINY = 5e-4  # rounds to 0.000
 
 # Control characters, lone surrogates, noncharacters, and marks of text direction.
 _UNSHOWABLE = re.compile(
@@ -123,16 +122,12 @@ def format_score(value: float) -> str:
 
 def format_difference(value: float) -> str:
     """Format a difference with a sign, a true minus, and no sign if it rounds to zero."""
-    if abs(value) < _TINY:
-        return "0.000"
-    return f"{value:+.3f}".replace("-", "−")
+    return "0.000" if abs(value) < 5e-4 else f"{value:+.3f}".replace("-", "−")
 
 
 def format_p(p: float) -> str:
     """Format a p-value as ``< .001`` or three digits, ``.018``; 1 is ``1.000``."""
-    if p < 0.001:
-        return "< .001"
-    return f"{p:.3f}".removeprefix("0")
+    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
 def format_chance(p: float) -> str:

@@ -142,8 +142,7 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str]:
     if following := next((line.cells for line in document.lines[len(kept) :] if line.cells), None):
         name = f"{document.document.path} › {following}"
         return cut, f"cut at max_bytes {max_bytes}; the next row is {name}"
-    last = cut.end
-    if last is None:
+    if (last := cut.end) is None:
         hint = ": ask for a shorter time" if unit == "time" else ""
         return cut, f"cut at max_bytes {max_bytes}{hint}"
     is_split = count == 0 or last in [line.number for line in left]

@@ -367,8 +367,7 @@ def explanation_lines(explain: Explanation) -> Iterator[str]:
             f"half-life {recency.half_life_days:g} days)"
         )
     branches = [f"├─ {line}" for line in lists[:-1]] + [f"└─ {line}" for line in lists[-1:]]
-    reranked = explain.rerank
-    if reranked is None:
+    if (reranked := explain.rerank) is None:
         yield f"score {explain.score:.6f} ({explain.fusion})"
         yield from branches
         return
@@ -423,8 +422,7 @@ def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Iterator[str | T
 
 
 def _wrapped(text: str, width: int | None) -> Iterator[str]:
-    for line in safe(text).split("\n"):
-        yield from wrap(line, width)
+    yield from (part for line in safe(text).split("\n") for part in wrap(line, width))
 
 
 def _source_lines(answer: Answer, width: int | None) -> Iterator[str]:

@@ -78,8 +78,8 @@ def calibrate(
 ) -> None:
     """Fit relevance, and when to answer, to labelled queries.
 
-    Relevance decides on thresholds and low confidence. When 'ask' answers needs 10 queries with an
-    answer and 10 without. Each fit is kept if it wins on queries left out of it.
+    Relevance decides on thresholds and low confidence. When 'ask' answers needs 20 queries with an
+    answer, or 10 and 10 without. Each fit is kept if it holds for queries left out of it.
 
     Examples:
         catalog golden calibrate --golden notes.jsonl
@@ -140,21 +140,26 @@ def _fit_answers(
 ) -> Iterator[str]:
     """Fit when to answer from the dataset, keep it if it wins, and report it."""
     from catalog.answers.answerable import save_answer_shift
-    from catalog.evaluation.calibration import LEAST_OF_A_KIND, measure_answers
+    from catalog.evaluation import calibration as fits
 
-    counts, least = (len(queries.answerable), len(queries.unanswerable)), LEAST_OF_A_KIND
-    if min(counts) < least:
-        needs = f"{least} queries with an answer and {least} without"
-        yield f"  when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
+    counts, least = (len(queries.answerable), len(queries.unanswerable)), fits.LEAST_OF_A_KIND
+    if min(counts) < least and counts[0] < (alone := fits.LEAST_ANSWERABLE):
+        needs = f"{alone} queries with an answer, or {least} with and {least} without"
+        yield f"  when to answer takes {needs}; there are {counts[0]} and {counts[1]}"
         return
-    decisions = measure_answers(service, queries, dataset, progress=progress)
+    decisions = fits.measure_answers(service, queries, dataset, progress=progress)
+    about = f"{queries.name} on {dataset}, {counted(len(queries), 'query')}"
+    if counts[1] < least:
+        shift, wrongly = decisions.fit_answerable()
+        kept = shift if wrongly <= fits.MOST_REFUSED else None
+        save_answer_shift(service.parts, dataset, kept, about)
+        told = "decides as before, for a fit to them refuses" if kept is None else "refuses"
+        yield f"  'ask' {told} {wrongly:.0%} of those with an answer, each fifth left out in turn"
+        return
     fit = decisions.fit()
-    about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
     save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
-    then, now = (
-        f"{wrongly:.0%} of those with an answer and {rightly:.0%} of those without"
-        for wrongly, rightly in map(decisions.refused, (fit.shift, 0.0))
-    )
+    said = "{:.0%} of those with an answer and {:.0%} of those without".format
+    then, now = (said(*decisions.refused(shift)) for shift in (fit.shift, 0.0))
     if fit.wins:
         gain = f"{fit.gain:+.3f} rightly decided (standard error {fit.error:.3f})"
         yield f"  'ask' refuses {then}; before, {now}: {gain} on queries left out"
@@ -208,10 +213,8 @@ def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
         f"  {one.candidate} won {test.wins}, tied {test.ties} ({one.neither} both bad) and lost "
         f"{test.losses}; {left} of {questions} questions are left"
     )
-    yield (
-        f"  preferred in {test.share:.0%} of the choices that are not ties [{low:.0%}, "
-        f"{high:.0%}], evidence {test.e_value:.3g}"
-    )
+    sure = f"[{low:.0%}, {high:.0%}], evidence {test.e_value:.3g}"
+    yield f"  preferred in {test.share:.0%} of the choices that are not ties {sure}"
     if one.still_needed:
         yield f"  {one.still_needed}"
     if one.by_kind:

@@ -172,8 +172,7 @@ def _entry_lines(entry: LogEntry) -> Iterator[str]:
             continue
         shown = f"{value:,.1f}" if name.endswith("_ms") else one_line(str(value))
         yield f"{name.replace('_', ' '):16}{shown}"
-    for error in entry.errors:
-        yield f"{'error':16}{error}"
+    yield from (f"{'error':16}{error}" for error in entry.errors)
     for stage, status, ms in entry.stages:
         yield f"{'stage':16}{stage} {status}, {ms:,.1f} ms"
     for chunk_id, score in entry.passages:
