@@ -129,6 +129,12 @@ def test_a_hard_place_ends_a_sentence_or_not(language: str) -> None:
         assert [text[start:end] for start, end in sentence_spans(text)] == sentences
 
 
+@pytest.mark.parametrize("word", ["слово ", "字", "e.g. x ", "Dr. Ä "])
+def test_a_sentence_that_is_longer_than_the_library_sees_is_one(word: str) -> None:
+    text = word * 2_001 + "."
+    assert list(sentence_spans(text)) == [(0, len(text))]
+
+
 @given(st.lists(st.sampled_from(SENTENCES["pieces"])).map("".join))
 @example("A\ud800. \ud800. B \x00. C")
 def test_sentences_stand_where_they_are_said_to_and_leave_out_white_space_alone(text: str) -> None:

@@ -67,14 +67,15 @@ def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
     while start < end:
         part = text[start : min(start + _AT_ONCE, end)]
         shown = _SPACE.sub(" ", _NO.sub("!", _CLOSED.sub(r"\2\1", part)))
-        pieces = segment(code, storable(shown.translate(_HIDDEN)))
-        if pieces[1:] and start + len(part) < end:
-            pieces.pop()  # it may go on
+        *pieces, last = segment(code, storable(shown.translate(_HIDDEN)))
         for piece in pieces:
             start += len(piece)
             at = skip_space(text, start, end)
             if at < end and _ends_sentence(text, at):
                 yield at
+        if not pieces or start + len(last) == end:  # else it may go on behind this part
+            is_cut = start + len(last) < end
+            start += (is_cut and len(last.rpartition(" ")[0])) or len(last)
 
 
 @lru_cache(maxsize=16)
