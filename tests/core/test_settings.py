@@ -68,10 +68,7 @@ def test_a_variable_of_another_program_stops_nothing(monkeypatch, variable):
     assert get_settings()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("CHUNK_SIZE", "x"), ("RRF_K", "0"), ("CHUNK_OVERLAP", "700")],
-)
+@table("name, value")
 def test_a_value_out_of_bounds_is_an_error_that_names_it(monkeypatch, name, value):
     monkeypatch.setenv(f"IDX_RAG_V2__{name}", value)
     with pytest.raises(ConfigError, match=name.lower()):

@@ -71,10 +71,7 @@ def test_a_folder_without_a_known_name_is_pooled_as_its_files_say(tmp_path, pool
     assert vector[:3] == pytest.approx(np.array(first) / np.linalg.norm(first))
 
 
-@pytest.mark.parametrize(
-    ("pooling", "layers"),
-    [("lasttoken", ()), ("max", ()), (["cls", "mean"], ()), ("mean", ("Dense",))],
-)
+@table("pooling, layers")
 def test_a_graph_without_the_last_steps_is_refused_and_names_what_has_them(
     tmp_path, pooling, layers
 ):

@@ -28,6 +28,7 @@ from catalog.store.chunks import find_root
 from evaluation.stubs import golden, question
 from fakes import DIM, WordEncoder, open_library, write
 from qdrant_protocol import qdrant_protocol
+from tables import table
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -183,10 +184,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name(load, spec, message):
         load(spec)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    ["v3", "v1:rrf_k=1", "no.such.module", "json:nothing", "json", "./missing.run", "..", "", ":x"],
-)
+@table("spec")
 def test_a_backend_that_cannot_be_loaded_is_an_error_that_names_it(load, spec):
     with pytest.raises(BackendError) as raised:
         load(spec)

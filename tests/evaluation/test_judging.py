@@ -21,6 +21,7 @@ from catalog.evaluation.judging import (
     team_draft,
 )
 from catalog.evaluation.significance import sequential_test
+from tables import table
 
 SIMULATED = 1500
 
@@ -181,11 +182,7 @@ def test_kappa_is_what_cohen_computes():
     assert (found.people, found.about, found.common) == (("ann", "bob"), "grades", 2)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"by": ""}, {"by": "\n"}, {"by": " x"}, {"at": "yesterday"}, {"at": "2026-03-01"},
-     {"preferred": "v2"}, {"mode": "secret"}, {"left": ""}],
-)  # fmt: skip
+@table("wrong")
 def test_a_wrong_preference_is_refused_in_the_file(tmp_path, wrong):
     row = {"id": "a", "query": "q", "preferences": [choice("left").model_dump() | wrong]}
     (tmp_path / "set.jsonl").write_text(json.dumps(row))

@@ -35,6 +35,7 @@ from catalog.evaluation.report_text import (
     make_showable,
 )
 from evaluation.stubs import TableBackend, compared, question
+from tables import table
 
 CREATED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 VOID = {"meta", "br", "rect", "line", "path", "link", "img"}
@@ -119,15 +120,7 @@ def test_the_gates_stand_there_with_what_was_decided_and_on_what():
     assert "Gate" not in parsed(comparison).text
 
 
-@pytest.mark.parametrize(
-    ("count", "better", "worse", "headline"),
-    [
-        (40, 20, 0, "new is better than old"),
-        (40, 0, 20, "new is worse than old"),
-        (40, 10, 10, "No difference between new and old is shown"),
-        (5, 5, 0, "Too few queries to tell new from old"),
-    ],
-)
+@table("count, better, worse, headline")
 def test_every_outcome_has_its_headline(count, better, worse, headline):
     comparison = many(count, better=better, worse=worse)
     assert build_page(comparison, CREATED)["headline"] == headline

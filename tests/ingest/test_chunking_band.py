@@ -13,6 +13,7 @@ from catalog.core.documents import ChunkSpan, Heading, ParsedDocument
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.cut import Band
 from counters import WordCounter
+from tables import table
 
 
 def document(*sections: tuple[int, int], words: int = 5) -> ParsedDocument:
@@ -131,13 +132,7 @@ def test_a_table_stays_whole_even_where_that_leaves_a_chunk_too_small() -> None:
     assert sizes(spans) == [10, 58]
 
 
-@pytest.mark.parametrize(
-    ("size", "held"),
-    [
-        (69, False), (70, True), (100, True), (101, False), (146, False), (147, True), (181, True),
-        (182, False), (216, False), (217, True),
-    ],
-)  # fmt: skip
+@table("size, held")
 def test_the_band_knows_which_sizes_it_can_hold(size: int, held: bool) -> None:
     # 70 to 100 with 12 shared and 7 to spare: 147 to 181 for two passages, from 217 for three.
     assert Band(100, 12, 70).holds(size) is held

@@ -149,10 +149,7 @@ NOT_SEARCHED_WITH = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mode", "besides"),
-    [("lexical", ["onnxruntime", "tokenizers", "catalog.store.vectors.flat"]), ("hybrid", [])],
-)
+@table("mode, besides")
 def test_a_cold_search_imports_only_its_own_parts(shared, mode, besides):
     script = (
         "import sys\n"

@@ -181,13 +181,7 @@ def test_names_without_a_place_and_with_one_may_be_asked_for_together(ask):
     assert [document["line_start"] for document in given] == [1, 1, 3]
 
 
-@pytest.mark.parametrize(
-    ("reference", "given"),
-    [
-        ("records.jsonl", {"line_start": 3, "line_end": 7}),
-        ("records.jsonl:1", {"line_start": 2, "line_end": 8}),
-    ],
-)
+@table("reference, given")
 def test_lines_that_are_given_pick_records(ask, reference, given):
     answer = ask("get", reference=reference, **given)
     assert (answer["unit"], answer["start"], answer["end"], answer["total"]) == ("record", 3, 7, 9)

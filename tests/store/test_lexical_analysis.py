@@ -16,6 +16,7 @@ from catalog.core.errors import ConfigError
 from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer, query_terms, raw_words
 from catalog.store.lexical.languages import WordRules
 from growth import assert_linear
+from tables import table
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -72,10 +73,7 @@ def test_an_unknown_language_is_refused_with_those_there_are() -> None:
         Analyzer("klingon")
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["a", "a.b", "Ab", "A", "aA1_", "_", ".", "'", "a'", "a'S", "-a", "日", "a日", "\u0301", "+#a"],
-)
+@table("line")
 def test_time_grows_with_the_length_of_the_line_and_not_with_its_square(line: str) -> None:
     assert_linear(lambda size: ENGLISH.tokens(line * size), 100_000 // len(line))
 

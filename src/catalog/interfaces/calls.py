@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from catalog.library.get import DocumentLines, NamedPart
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
+    from catalog.store.log_entries import LogEntry
 
 _NAMED = 20  # names without a document, each in a note
 
@@ -254,6 +255,10 @@ class LocalEngine:
     def check_store(self) -> None:
         """Read one row of the store; raise :class:`StoreError` if that fails."""
         self.library.database.meta("store_id")
+
+    def observe(self, observer: Callable[[LogEntry], None]) -> None:
+        """Call ``observer`` with the entry of each question at an edge."""
+        self.library.log.observer = observer
 
     def warm(self) -> None:
         """Load the model and open the indexes of every dataset, so that no query waits for it.

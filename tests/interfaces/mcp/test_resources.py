@@ -9,6 +9,7 @@ from catalog.interfaces.calls import cut_to_fit
 from catalog.interfaces.mcp import MAX_BYTES, TEMPLATE, document_uri, list_documents, read_document
 from catalog.library.get import DocumentLines, NumberedLine
 from catalog.store.chunks import StoredDocument
+from tables import table
 
 PATHS = ["a.md", "deep/er/a b.md", "what?.md", "100%25.md", "c#.md", "ünï/日本.txt", "a\\b.md",
          "x:12-20", "a//b.md"]  # fmt: skip
@@ -55,11 +56,7 @@ def test_an_address_is_the_template_filled_in_and_reads_its_document(path):
     assert read("text", path).text == "text"
 
 
-@pytest.mark.parametrize(
-    "uri",
-    ["", "catalog://", "catalog://notes", "catalog://notes/", "file:///etc/passwd", "catalog:///a",
-     "catalog://notes/%ff.md", "catalog://my%20notes/b.md", "catalog://my%20notes/a.md%3A3"]
-)  # fmt: skip
+@table("uri")
 def test_any_other_address_is_unknown(uri):
     with pytest.raises(MCPError, match="there is no resource") as raised:
         read_document(Holding(**{"a.md": "text"}), uri)

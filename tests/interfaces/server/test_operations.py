@@ -81,7 +81,7 @@ def test_a_server_is_ready_once_it_is_warm_and_until_it_is_about_to_stop(engine,
     readiness.is_warm = True
     assert (ready().status_code, ready().json()["status"]) == (200, "ready")
     assert "connection" not in ready().headers
-    readiness.drain()
+    readiness.is_draining = True
     assert ready().status_code == 503
     assert "is stopping" in ready().json()["error"]["message"]
     assert ready().headers["connection"] == "close"

@@ -112,8 +112,8 @@ def test_an_address_narrows_and_offers_to_widen_again(asked, engine):
     answer = asked(engine, "GET", "/?q=the&tag=ops&type=md")
     assert "keys.md" in text_of(answer)
     assert "backup.md" not in text_of(answer)
-    assert "/?q=the&type=md" in links(answer, "q=the")
-    assert "/?q=the&tag=ops" in links(answer, "q=the")
+    assert "./?q=the&type=md" in links(answer, "q=the")
+    assert "./?q=the&tag=ops" in links(answer, "q=the")
     assert "Nothing found" in text_of(asked(engine, "GET", "/?q=rotate&before=1990"))
 
 
@@ -155,9 +155,9 @@ def test_markdown_is_rendered_with_its_cited_blocks_marked_and_links_that_stay(a
     assert "&lt;script&gt;alert(1)&lt;/script&gt; [x](javascript:alert(2)) An owl" in shown
     assert "<img" not in shown
     assert [unescape(one) for one in re.findall(r'href="([^"]*)"', shown)] == [
-        "/?doc=notes%3Aother+one.md",
+        "./?doc=notes%3Aother+one.md",
         "https://example.org/?a=1&b",
-        "/?doc=notes%3A%2F%2Fevil.example",
+        "./?doc=notes%3A%2F%2Fevil.example",
     ]
 
 
@@ -186,7 +186,7 @@ def test_html_is_shown_in_a_frame_without_rights_below_its_cited_lines(asked, tm
     above = text_of(Mock(text=page.partition('<div class="text')[2].partition("<iframe")[0]))
     assert "Rotate keys." in above
     assert "Owls fly" not in above
-    assert '<iframe sandbox src="/media?doc=notes%3Aowl.html" title="Owl"></iframe>' in page
+    assert '<iframe sandbox src="./media?doc=notes%3Aowl.html" title="Owl"></iframe>' in page
     policy = frame.headers["content-security-policy"]
     assert policy.startswith("sandbox; default-src 'none';")
     assert not re.search("script|allow-|http|\\*", policy)
@@ -285,6 +285,16 @@ def test_every_answer_forbids_scripts_frames_and_other_hosts(asked, engine):
     assert not re.search(r"<script(?! src=)|style=|\son\w+=|https?://|<style", page)
 
 
+@pytest.mark.parametrize("path", ["/", "/?q=keys", "/?doc=notes:keys.md", "/compare", "/sets"])
+def test_a_page_leads_only_to_addresses_below_its_own_whatever_a_proxy_puts_above(
+    asked, engine, path
+):
+    page = asked(engine, "GET", path).text
+    found = re.findall(r'\s(?:href|src|action|formaction)="([^"]+)"', page)
+    assert len(found) > 5
+    assert not [one for one in found if not one.startswith(("./", "#"))]
+
+
 @pytest.fixture(scope="module")
 def hostile():
     text = (
@@ -316,12 +326,12 @@ def test_with_a_token_a_browser_signs_in_and_out(asked, engine):
     serve = {"token": TOKEN}
     answer = asked(engine, "GET", "/?q=keys&tag=ops", serve)
     assert (answer.status_code, answer.text) == (303, "")
-    assert answer.headers["location"] == "/login?next=/%3Fq%3Dkeys%26tag%3Dops"
+    assert answer.headers["location"] == "./login?next=/%3Fq%3Dkeys%26tag%3Dops"
     page = asked(engine, "GET", answer.headers["location"], serve)
     assert 'value="/?q=keys&amp;tag=ops"' in page.text
     form = f"next=%2F%3Fq%3Dkeys&token={TOKEN.replace(' ', '+')}"
     signed = asked(engine, "POST", "/login", serve, headers=OWN, content=form)
-    assert (signed.status_code, signed.headers["location"]) == (303, "/?q=keys")
+    assert (signed.status_code, signed.headers["location"]) == (303, "./?q=keys")
     cookie = signed.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie  # a link in a mail leads to the page
@@ -329,7 +339,7 @@ def test_with_a_token_a_browser_signs_in_and_out(asked, engine):
     own = {"cookie": cookie.partition(";")[0]}
     assert "keys.md" in asked(engine, "GET", "/?q=keys", serve, headers=own).text
     gone = asked(engine, "POST", "/logout", serve, headers={**OWN, **own})
-    assert gone.headers["location"] == "/login"
+    assert gone.headers["location"] == "./login"
     assert 'catalog_pass="";' in gone.headers["set-cookie"]
 
 
@@ -346,7 +356,7 @@ def test_signing_in_leads_to_no_other_site(asked, engine, target):
     form = {"token": TOKEN, "next": target}
     headers = {"origin": OWN["origin"]}
     answer = asked(engine, "POST", "/login", {"token": TOKEN}, headers=headers, data=form)
-    assert answer.headers["location"] == "/"
+    assert answer.headers["location"] == "./"
 
 
 def test_a_wrong_token_or_cookie_signs_nobody_in(asked, engine):

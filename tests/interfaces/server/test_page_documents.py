@@ -79,10 +79,7 @@ def test_a_recording_is_given_out_in_the_ranges_asked_for(asked, vault):
     assert beyond.status_code == 416
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["notes:thief.md", "notes:linked.srt", "notes:../../etc/passwd", "/etc/passwd", "", "notes:x"],
-)
+@table("name")
 def test_no_file_outside_the_indexed_folder_is_given_out(asked, vault, name):
     for path in (f"/media?doc={name}", f"/page.png?doc={name}&page=1"):
         answer = asked(vault, "GET", path)
@@ -280,7 +277,8 @@ def test_the_process_that_draws_gets_no_tokens(tmp_path, monkeypatch):
 
 def test_a_recording_opens_at_its_second_with_its_lines(asked, vault):
     page = asked(vault, "GET", "/?q=descend&doc=notes:lecture.srt&first=3&last=7&at=10").text
-    assert '<audio id="media" controls preload="metadata" src="/media?doc=notes%3Alecture.srt#t=10"'
+    source = "./media?doc=notes%3Alecture.srt#t=10"
+    assert f'<audio id="media" controls preload="metadata" src="{source}"' in page
     assert re.search(r'<li data-start="10.0"[^>]* class="now">.*We descend against it', page)
     lost = asked(vault, "GET", "/?q=thief&doc=notes:thief.md").text
     assert "<audio" not in lost

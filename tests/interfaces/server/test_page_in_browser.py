@@ -94,6 +94,23 @@ def test_the_one_status_stays_outside_main_and_says_how_many_were_found(page, ba
     )
 
 
+def test_keys_and_half_words_of_an_input_method_are_left_to_it(page, base):
+    page.goto(f"{base}/?q=keys")
+    page.wait_for_selector("a.result")
+    page.focus("#q")
+    kept = page.evaluate(
+        """['ArrowDown', 'ArrowUp', 'Escape'].map((key) => document.activeElement.dispatchEvent(
+           new KeyboardEvent('keydown', {key, isComposing: true, bubbles: true, cancelable: true})
+        ))"""
+    )
+    assert (kept, page.evaluate("document.activeElement.id")) == ([True] * 3, "q")
+    page.evaluate("window.waits = 0; setTimeout = () => ++waits")  # then the page would ask
+    page.evaluate("q.dispatchEvent(new InputEvent('input', {isComposing: true}))")
+    assert page.evaluate("waits") == 0
+    page.evaluate("q.dispatchEvent(new CompositionEvent('compositionend'))")
+    assert page.evaluate("waits") == 1
+
+
 def test_a_slash_goes_to_the_box_and_is_typed_only_into_one_in_use(page, base):
     page.goto(base)
     page.wait_for_selector("#q:focus")

@@ -119,9 +119,7 @@ def test_a_damaged_set_is_named_with_its_line_and_hides_no_other(client, team, t
     assert "bad" in told
 
 
-@pytest.mark.parametrize(
-    "path", ["/sets?set=team", "/sets.jsonl?set=team", "/runs", "/runs/report"]
-)
+@pytest.mark.parametrize("path", ["/sets?set=team", "/sets.jsonl?set=team", "/runs", "/report"])
 def test_a_role_sees_neither_sets_nor_runs(client, team, path):
     with asked_as("guest"):
         answer = client.get(path)
@@ -159,15 +157,15 @@ def test_runs_are_listed_drawn_over_time_and_reported(client, store, tmp_path):
     assert '<circle cx="290.0" cy="10.0" r="3"/>' in chart  # 1.000
     assert re.search(r'<line x1="290.0" y1="[\d.]+" x2="290.0" y2="10.0"/>', chart)
     chosen = {"before": first.id, "after": second.id}
-    refused = client.get("/runs/report", params=chosen)
+    refused = client.get("/report", params=chosen)
     assert (refused.status_code, "no golden set here" in words(refused)) == (400, True)
     save_golden(tmp_path / "golden" / "other name.x.jsonl", queries)
     save_golden(tmp_path / "golden" / "labelled.jsonl", queries)
-    report = client.get("/runs/report", params=chosen)
+    report = client.get("/report", params=chosen)
     assert f"mine ({second.id}) is better than mine ({first.id})" in words(report)
     assert "script-src" not in report.headers["content-security-policy"]
     assert "default-src 'none'" in report.headers["content-security-policy"]
-    assert client.get("/runs/report").status_code in (400, 404)
+    assert client.get("/report").status_code in (400, 404)
 
 
 def test_runs_can_be_reported_after_a_label_was_added_and_next_to_a_broken_set(
@@ -189,7 +187,7 @@ def test_runs_can_be_reported_after_a_label_was_added_and_next_to_a_broken_set(
     save_golden(tmp_path / "golden" / "later.jsonl", [graded, *queries[1:]])
     (tmp_path / "golden" / "broken.jsonl").write_bytes(b'{"id": \xff')
     chosen = {"before": runs[0].id, "after": runs[1].id}
-    report = client.get("/runs/report", params=chosen)
+    report = client.get("/report", params=chosen)
     assert f"new ({runs[1].id}) is better than old ({runs[0].id})" in words(report)
     lists = {query.id: ["a.md"] for query in queries}
     relabelled = record(store, GoldenSet("later", (graded, *queries[1:])), "new", lists, now=2e9)

@@ -29,10 +29,9 @@ from catalog.interfaces.cli.output import (
     TerminalProgress,
     heeding_termination,
     note,
-    print_json,
     table_lines,
 )
-from catalog.interfaces.plain_text import safe
+from catalog.interfaces.plain_text import json_text, safe
 
 if TYPE_CHECKING:
     from catalog.models.inventory import ModelEntry
@@ -182,7 +181,7 @@ def path(
         files.fetch(is_patient=True)
     if json:
         shown = {"name": name, "kind": files.kind, "provider": files.provider}
-        print_json({**shown, "path": files.folder})
+        print(json_text({**shown, "path": files.folder}))
     else:
         print(safe(str(files.folder)))  # a path is not wrapped
 

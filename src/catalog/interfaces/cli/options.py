@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 import typer
 from typer import Option
 
-from catalog.interfaces.cli.output import complain, print_json, say
+from catalog.interfaces.cli.output import complain, say
+from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
     from catalog.core.settings import LoadedSettings, Settings
@@ -58,7 +59,7 @@ def command(run: Callable[..., Printed | Iterator[Printed]]) -> Callable[..., No
         done = run(**given)
         for shown in [done] if isinstance(done, Printed) else done:
             if json:
-                print_json(shown.data)
+                print(json_text(shown.data))
             else:
                 say(*shown.lines)
                 for told in shown.notes:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.files import describe_os_error, remedy
-from catalog.interfaces.plain_text import complaint, fit, json_text, safe
+from catalog.interfaces.plain_text import complaint, fit, safe
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -64,11 +64,6 @@ def table_lines(
         yield " ".join(filter(None, row[:first]))
         named = zip(headings[first:], row[first:], strict=True)
         yield f"    {', '.join(f'{heading} {cell}' for heading, cell in named if cell)}"
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    print(json_text(value))
 
 
 def has_styles(stream: TextIO) -> bool:

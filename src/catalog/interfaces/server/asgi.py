@@ -109,7 +109,7 @@ def build_app(
     workers = workers or Workers(serve.max_concurrent, serve.timeout_seconds)
     readiness = readiness or Readiness()
     metrics = ServerMetrics(lambda: workers.pending, lambda: readiness.is_ready)
-    engine.library.log.observer = metrics.count_question  # at an edge
+    engine.observe(metrics.count_question)
     api = build_api(
         ApiState(engine, workers, serve.timeout_seconds, readiness),
         needs_token=bool(serve.tokens()),
@@ -200,4 +200,5 @@ def serve(
             opens(bound.url)
 
         add_request_ids()
-        serve_until_signal(app, listened, ready, readiness.drain, limits.drain_seconds)
+        drain = partial(setattr, readiness, "is_draining", True)
+        serve_until_signal(app, listened, ready, drain, limits.drain_seconds)

@@ -39,7 +39,7 @@ REQUEST_ID = b"x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
     *("/", "/assets", "/compare", "/grade", "/login", "/logout", "/media", "/page.png"),
-    *("/runs", "/sets", "/sets.jsonl", "/mcp", METRICS, "/openapi.json"),
+    *("/runs", "/report", "/sets", "/sets.jsonl", "/mcp", METRICS, "/openapi.json"),
     *("/v1/health", "/v1/ready", "/v1/search", "/v1/ask", "/v1/generate", "/v1/documents"),
     "/v1/status",
 )
@@ -88,16 +88,12 @@ class Readiness:
     """The readiness of a server: from when it is warm until it begins to stop."""
 
     is_warm: bool = True  # loaded, or failed to load: queries raise the reason
-    is_draining: bool = False
+    is_draining: bool = False  # about to stop; until then it answers
 
     @property
     def is_ready(self) -> bool:
         """Return whether it is warm, and not about to stop."""
         return self.is_warm and not self.is_draining
-
-    def drain(self) -> None:
-        """Record that the server is about to stop; until then it answers."""
-        self.is_draining = True
 
     def require(self) -> None:
         """Raise :class:`NotReadyError` unless it is ready."""

@@ -259,7 +259,7 @@ class TokenCheck:
         elif self._login:  # it leads back to where the browser was
             query = scope["query_string"]
             asked = quote(scope["path"].encode() + b"?" * bool(query) + query)
-            place = f"{self._login}?next={asked}" if scope["method"] == "GET" else self._login
+            place = f".{self._login}" + (f"?next={asked}" if scope["method"] == "GET" else "")
             await RedirectResponse(place, 303)(scope, receive, send)
         else:
             challenge = {"www-authenticate": 'Bearer realm="catalog"'}

@@ -76,6 +76,7 @@ _FRAME = {
     "img-src data:; frame-ancestors 'self'",
 }
 _INNER = re.compile(rb"(?i)<(?=i?frame)")  # a browser connects to its host before it refuses it
+_ABSOLUTE = re.compile(r' (?:href|src|action)="(?=/(?!/))')  # quotes of documents are escaped
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 ResultT = TypeVar("ResultT")
 
@@ -130,7 +131,7 @@ class Site:
                 for path, (_, _, save) in _WORKBENCH.items()
             ),
             Route("/sets.jsonl", self.export, methods=["GET"]),
-            Route("/runs/report", self.report, methods=["GET"]),
+            Route("/report", self.report, methods=["GET"]),
             Route(LOGIN, self.login, methods=["GET", "POST"]),
             Route("/logout", self.logout, methods=["POST"]),
             Route("/assets/{name}", _asset, methods=["GET"]),
@@ -184,7 +185,7 @@ class Site:
             return address
 
         try:
-            return responses.RedirectResponse(await self._run(keep), 303)
+            return responses.RedirectResponse(f".{await self._run(keep)}", 303)
         except CatalogError as error:
             message, back = str(error)[:2000], _own_path(form.get("back", "/"))
             # The browser has what was typed, but a page of an earlier server cannot be sent again.
@@ -245,7 +246,7 @@ class Site:
         known = [one for one in self.tokens if hmac.compare_digest(one.encode(), sent.encode())]
         if not known:
             return render(request, "login.html.j2", {"next": target, "is_wrong": True}, 401)
-        response = responses.RedirectResponse(target, 303)
+        response = responses.RedirectResponse(f".{target}", 303)
         response.set_cookie(
             PASS,
             page_pass(known[0]),
@@ -258,7 +259,7 @@ class Site:
     async def logout(self, request: Request) -> responses.Response:
         """Take the browser's cookie back."""
         await read_form(request)
-        response = responses.RedirectResponse(LOGIN, 303)
+        response = responses.RedirectResponse(f".{LOGIN}", 303)
         response.delete_cookie(PASS)
         return response
 
@@ -289,7 +290,8 @@ def _common(request: Request) -> View:
 
 
 def _encode(page: str) -> bytes:
-    return page.encode("utf-8", "replace")
+    """Return a page with addresses relative to it, which stay below the path of any proxy."""
+    return _ABSOLUTE.sub(r"\g<0>.", page).encode("utf-8", "replace")
 
 
 async def read_form(request: Request) -> ImmutableMultiDict[str, str]:

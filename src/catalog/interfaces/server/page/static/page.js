@@ -18,7 +18,7 @@ async function show(address, how) {
     old.replaceWith(document.adoptNode(next.querySelector("main")));
     document.title = next.title;
     byId("status").textContent = document.querySelector("main .told")?.textContent || "";
-    if (how === "push" && address !== location.pathname + location.search) history.pushState(null, "", address);
+    if (how === "push" && new URL(address, location).href !== location.href) history.pushState(null, "", address);
     if (how === "replace") history.replaceState(null, "", address);
     if (isReading && how !== "replace") settle();
   } catch (error) {
@@ -64,7 +64,7 @@ function asked() {
   const pairs = new URLSearchParams(new FormData(byId("ask")));
   if (pairs.get("sort") === "best") pairs.delete("sort");
   if (pairs.get("mode") === "hybrid") pairs.delete("mode");
-  return "/?" + pairs;
+  return "./?" + pairs;
 }
 
 function move(step) {
@@ -82,16 +82,18 @@ if (byId("ask")) {
     show(asked(), "push");
   });
   let isUntouched = true; // "/" is typed into the box only by who uses it
-  byId("q").addEventListener("input", () => {
+  const type = (event) => {
     isUntouched = false;
     clearTimeout(timer);
-    timer = setTimeout(() => show(asked(), "replace"), DELAY);
-  });
+    if (!event.isComposing) timer = setTimeout(() => show(asked(), "replace"), DELAY); // not half a word of an input method
+  };
+  byId("q").addEventListener("input", type);
+  byId("q").addEventListener("compositionend", type);
   document.addEventListener("change", (event) => {
     if (event.target.matches("select[form=ask]")) show(asked(), "push");
   });
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("main a[href^='/?'], main a[href='/']");
+    const link = event.target.closest("main a[href^='./?'], main a[href='./']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const address = link.getAttribute("href");
@@ -115,7 +117,7 @@ if (byId("ask")) {
   });
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.matches("input, textarea, select") && !(isUntouched && event.target === byId("q") && !event.target.value);
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/" && !isTyping) {
       event.preventDefault();
       byId("q").select();
