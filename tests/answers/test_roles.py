@@ -110,6 +110,16 @@ def test_a_hidden_document_takes_no_name_from_one_that_is_seen(plans):
     assert [result.path for result in found] == ["road.md"]
 
 
+@pytest.mark.parametrize("before", ["./", "plans/", "plans:./", "file://./", ".\\"])
+def test_another_way_to_write_a_hidden_name_is_unknown_like_one_that_is_not_there(plans, before):
+    told = []
+    for name in ("plan2.md", "plan9.md"):
+        with pytest.raises(DocumentNotFoundError) as caught:
+            plans.run(SearchParams("plan", docs=[f"{before}{name}"], role="employee"))
+        told.append(str(caught.value).replace(name[:5], "plan"))
+    assert told[0] == told[1]
+
+
 def test_levels_that_are_large_numbers_stay_apart(tmp_path):
     levels = {"a.md": 1_000_001, "b.md": 1_000_002}
     text = "---\nconfidentiality: {}\n---\nA walrus.\n"

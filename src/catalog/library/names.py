@@ -341,10 +341,11 @@ class Names:
         plain = unquote(name.removeprefix("file://")) if name.startswith("file://") else name
         plain = plain.replace("\\", "/").removeprefix("./")
         forms = [name, plain, *(plain.removeprefix(folder) for folder in self._folders)]
-        ids = {one: f"{self.dataset}:{one}" for one in forms}
-        known = document_names.live_documents(self.connection, ids.values())
-        own = (one for one in forms if ids[one] in known or one in self._record_files)
-        return next(own, name if forms[2] == plain else forms[2])
+        ids = [f"{self.dataset}:{one}" for one in forms]
+        known = document_names.live_documents(self.connection, ids)
+        seen = [one for one in forms if f"{self.dataset}:{one}" in known]
+        found = self.only_seen(seen) or [one for one in forms if self.records(one.__eq__)]
+        return next(iter(found), name if forms[2] == plain else forms[2])
 
     @cached_property
     def _folders(self) -> list[str]:
