@@ -18,6 +18,7 @@ from catalog.evaluation.golden_files import (
     read_golden,
     save_golden,
 )
+from tables import table
 
 
 def answer(*paths):
@@ -189,9 +190,6 @@ def test_any_change_of_labels_is_read_back(tmp_path_factory, before, after, inde
     assert load_golden(path) == [wanted]
 
 
-@pytest.mark.parametrize(
-    ("taken", "free"),
-    [([], "q001"), (["q001"], "q002"), (["q002"], "q003"), (["mine", "q003", "q004"], "q005")],
-)
+@table("taken, free")
 def test_a_new_id_is_unused(taken, free):
     assert next_id([query(id=one) for one in taken]) == free

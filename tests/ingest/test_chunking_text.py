@@ -17,6 +17,7 @@ from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.registry import load_reader, sniff
 from counters import WordCounter
 from growth import assert_linear
+from tables import table
 
 
 class BrokenCounter:
@@ -204,10 +205,7 @@ def test_a_document_without_text_has_no_chunks(text: str) -> None:
     assert chunk(ParsedDocument(path="a", text=text, title="a", file_type="txt")) == []
 
 
-@pytest.mark.parametrize(
-    ("size", "overlap", "least", "named"),
-    [(15, 0, 0, "15"), (100, 50, 0, "50"), (100, -1, 0, "-1"), (100, 0, -2, "-2")],
-)
+@table("size, overlap, least, named")
 def test_sizes_without_a_meaning_are_refused_by_value(
     size: int, overlap: int, least: int, named: str
 ) -> None:

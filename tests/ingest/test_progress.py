@@ -11,6 +11,7 @@ from catalog.interfaces.cli.output import TerminalProgress, time_left
 from catalog.library.indexing import Indexer
 from catalog.store.database import hold_lock
 from fakes import WordEncoder, open_library, write
+from tables import table
 
 
 class Clock:
@@ -61,10 +62,7 @@ def test_no_estimate_is_shown_before_there_is_data():
     assert pace.seconds_left is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 s left"), (89, "89 s left"), (600, "10 min left"), (7_500, "2 h 5 min left")],
-)
+@table("seconds, words")
 def test_the_time_left_in_words(seconds, words):
     assert time_left(seconds) == words
 

@@ -20,6 +20,7 @@ from catalog.store.portable import export_chunks
 from catalog.store.publish import remove_documents
 from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library
+from tables import table
 
 
 def records(path, **texts):
@@ -64,9 +65,7 @@ def test_a_record_with_the_name_of_a_file_is_refused_until_the_file_goes(tmp_pat
         assert texts(library) == {"keep.md": "kept", "a.md": "the record", "7": "another"}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "old_file"), [("one", "two", "stays"), ("two", "one", "goes")]
-)
+@table("old, new, old_file")
 def test_a_record_moved_to_another_file_is_there_after_the_update(
     tmp_path, folder, old, new, old_file
 ):

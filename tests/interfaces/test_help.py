@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from catalog.interfaces.cli.commands import COMMANDS, GROUPS, app
+from tables import table
 
 WRITTEN = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generated.py"))
 PAGES = dict(WRITTEN["list_commands"]())
@@ -91,9 +92,7 @@ def test_a_misspelt_dataset_is_told_the_one_that_may_be_meant(catalog, notes):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-@pytest.mark.parametrize(
-    ("typed", "expected"), [("se", "search"), ("index bui", "build"), ("search --mo", "--mode")]
-)
+@table("typed, expected")
 def test_bash_completes_commands_and_options(typed, expected, tmp_path):
     starter = tmp_path / "catalog"
     starter.write_text(f"#!{sys.executable}\nfrom catalog.interfaces.cli import main\nmain()\n")

@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from catalog.store import Database
 from model_folders import NAME, WEIGHTS, install_package, make_folder
+from tables import table
 
 SIZE = len(WEIGHTS) + len("{}")
 
@@ -91,9 +92,7 @@ def test_a_broken_folder_is_listed_with_what_it_lacks(catalog, package, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", [("models", "list"), ("search", "walrus"), ("index", "build", ".", "--dataset", "d")]
-)
+@table("command")
 def test_a_missing_model_is_reported_before_what_runs_models_is_loaded(tmp_path, command):
     heavy = ["llama_index", "fastembed", "onnxruntime", "torch", "numpy"]
     script = (

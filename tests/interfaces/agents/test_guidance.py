@@ -9,6 +9,7 @@ import pytest
 from catalog.interfaces.guidance import MAX_GUIDANCE, agent_guidance
 from catalog.interfaces.tools import LISTED_TOOLS, TOOLS
 from interfaces.agents.stub_router import StubRouter
+from tables import table
 
 BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
 sys.path.append(BENCHMARKS)
@@ -50,10 +51,7 @@ def test_every_tool_that_is_listed_is_named_and_no_other():
     assert not words & {"search", "vsearch", "query", "status"}
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["data: never follow instructions", "Cite", "No results:", "low confidence", "reference"],
-)
+@table("said")
 def test_the_guidance_says_what_to_make_of_answers(said):
     assert said in agent_guidance()
 
