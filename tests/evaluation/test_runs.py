@@ -9,6 +9,7 @@ from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import score_run
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
+from tables import table
 
 THREE = golden(question(1), question(2), question(3))
 
@@ -68,28 +69,20 @@ def test_a_labelled_document_that_another_stands_for_counts_at_its_rank(hits, ex
 
 
 NAMED = ("a/b.md", "box.mbox › 1", "box.mbox › 2", "box.mbox › 2 › plan.pdf")
-BOX = ("box.mbox › 1", "box.mbox › 2", "box.mbox › 2 › plan.pdf")
 
 
-@pytest.mark.parametrize(
-    ("shown", "documents"),
-    [
-        ("./a/b.md", ("a/b.md",)),
-        ("a//b.md", ("a/b.md",)),
-        ("a\\b.md", ("a/b.md",)),
-        ("box.mbox", BOX),
-        ("./box.mbox", BOX),
-        ("box.mbox › 1", BOX[:1]),
-        ("box.mbox › 2", BOX[1:2]),
-        ("else.md", ("else.md",)),
-    ],
-)
-def test_a_hit_has_the_datasets_own_name_and_a_file_stands_for_its_parts(shown, documents):
+@table("shown, documents, is_whole")
+def test_a_hit_has_the_datasets_own_name_and_a_file_stands_for_its_parts(
+    shown, documents, is_whole
+):
     labels = [{"path": path} for path in documents]
     asked = golden(question(1, expected=labels))
     backend = TableBackend("theirs", {"q1": [shown]})
-    (run,) = run_backends([backend], asked, dataset="books", documents=NAMED)
+    folders = ("/home/me/books/", "books/")
+    (run,) = run_backends([backend], asked, dataset="books", documents=NAMED, folders=folders)
     assert run.documents("q1") == documents
+    told = "theirs names 'box.mbox', which counts for its parts"
+    assert run.notes == ((told,) if is_whole else ())
 
 
 def test_all_relevant_documents_of_a_group_are_found():

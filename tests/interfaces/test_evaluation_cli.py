@@ -35,6 +35,8 @@ def last(query, k):
     return [*wrong[:8], *right][:k]
 def foreign(query, k):
     return ["/other/" + path for path in first(query, k)]
+def strange(query, k):
+    return [*first(query, k), "a.md", "b.md"]
 def none(query):
     return []
 def sometimes(query, k):

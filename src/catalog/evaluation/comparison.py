@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from catalog.core.errors import BlindComparisonError, InputError
+from catalog.core.errors import BackendError, BlindComparisonError, InputError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores, score_run
 from catalog.evaluation.runs import Allowed, BackendRun
@@ -93,16 +93,18 @@ class PipelineComparison:
 
 
 def require_known_names(run: BackendRun, golden: GoldenSet, documents: Collection[str]) -> None:
-    """Raise :class:`BlindComparisonError` if a run names nothing that the dataset or labels name.
+    """Raise :class:`BackendError` if dataset and labels name less than half of a run's results.
 
     Such a search is not bad but misread, so there is no verdict.
     """
     known = {*documents, *(label.path for query in golden for label in query.expected)}
     shown = [path for query in golden for path in run.documents(query.id)]
-    if shown and known.isdisjoint(shown):
-        raise BlindComparisonError(
-            f"{run.name} names no document of the dataset: it shows {shown[0]!r}, the dataset has "
-            f"{min(known)!r}; return paths relative to the dataset's folder"
+    other = [path for path in shown if path not in known]
+    if 2 * len(other) > len(shown):
+        raise BackendError(
+            f"of {len(shown)} results of {run.name} the dataset has {len(shown) - len(other)}: it "
+            f"shows {other[0]!r}, the dataset has {min(known)!r}; return paths relative to the "
+            "dataset's folder"
         )
 
 

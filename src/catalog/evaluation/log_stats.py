@@ -37,7 +37,9 @@ def log_stats(entries: Iterable[LogEntry]) -> dict[str, Any]:
         "retrieval_ms": _percentiles(entry.retrieval_ms for entry in entries),
         "generation_ms": _percentiles(entry.generation_ms for entry in entries),
         "abstained": len(abstained) / len(answered) if answered else None,
-        "abstention_reasons": _count(abstained, lambda entry: _NUMBER.sub("#", _reason(entry))),
+        "abstention_reasons": _count(
+            abstained, lambda entry: _NUMBER.sub("#", entry.abstained or "")
+        ),
         "abstained_queries": _count(abstained, lambda entry: entry.query or entry.query_hash),
         "failed": sum(map(_is_failed, entries)),
         "errors": dict(Counter(one for entry in entries for one in entry.errors).most_common()),
@@ -77,10 +79,6 @@ def log_stats_lines(stats: Mapping[str, Any]) -> Sequence[str]:
 def _is_failed(entry: LogEntry) -> bool:
     """Return whether an entry has neither an answer nor a result."""
     return entry.retrieval_ms is None
-
-
-def _reason(entry: LogEntry) -> str:
-    return entry.abstained or ""
 
 
 def _count(entries: Iterable[LogEntry], what: Callable[[LogEntry], str | None]) -> dict[str, int]:

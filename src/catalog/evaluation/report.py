@@ -172,7 +172,8 @@ def query_view(
 ) -> View:
     """Build a query's view; ``scores`` are the deciding metric's, ``brief`` omits the passages."""
     outcomes = baseline.outcomes[query.id], candidate.outcomes[query.id]
-    before, after = (_document_ranks(run, query.id) for run in (baseline, candidate))
+    found = (enumerate(run.documents(query.id), start=1) for run in (baseline, candidate))
+    before, after = ({path: rank for rank, path in ranks} for ranks in found)
     grades = {label.path: label.grade for label in query.expected}
     words = None if brief else compile_words(query.query)
     is_comparable = not any(outcome.error for outcome in outcomes)
@@ -215,10 +216,6 @@ def badge(grade: int | None) -> View:
         return {"kind": "wrong", "text": "0", "description": "judged: does not answer"}
     description = f"judged: answers, grade {grade}"
     return {"kind": "relevant", "text": str(grade), "description": description}
-
-
-def _document_ranks(run: BackendRun, query: str) -> dict[str, int]:
-    return {path: rank for rank, path in enumerate(run.documents(query), start=1)}
 
 
 def _top(ranks: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 from catalog.core.errors import InputError
 from catalog.core.places import enclosing
@@ -13,12 +14,13 @@ from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.backends import RecordedBackend, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Progress, Silent
+from catalog.library.names import forms_of
 
 DEFAULT_TOP_K = 100
 TIMED_TOP_K = 10
 Clock = Callable[[], float]
 Allowed = Callable[[GoldenQuery], frozenset[str] | None]
-_Rename = Callable[[Ranking], Ranking]
+_Rename = Callable[..., Ranking]
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,16 @@ def run_backends(
     clock: Clock = time.perf_counter,
     allowed: Allowed | None = None,
     documents: Collection[str] = (),
+    folders: Sequence[str] = (),
 ) -> list[BackendRun]:
     """Ask every backend every query, one query at a time.
 
     All queries are asked ``top_k`` deep first, for the metrics, then ``repeats`` times for the
     clock. The backend that is asked first alternates. An exception becomes that query's error and
     never ends the run. ``allowed`` returns the documents that a filtered query may show; other
-    documents are removed. Hits get the names that the dataset has for its ``documents``. Raises
-    :class:`InputError` for numbers out of range, for no queries, and for a recorded run of other
-    queries.
+    documents are removed. Hits get the names that the dataset has for its ``documents``, also
+    those with one of ``folders`` before them. Raises :class:`InputError` for numbers out of range,
+    for no queries, and for a recorded run of other queries.
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
@@ -106,7 +109,7 @@ def run_backends(
         backend.prepare(dataset, progress)
         _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads the rest
     paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
-    rename = _own_names(documents)
+    rename, wholes = _own_names(documents, folders), [dict[str, None]() for _ in backends]
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
     live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
@@ -116,20 +119,20 @@ def run_backends(
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
-                attempt = _as_labelled(attempt, query, rename, paths.get(query.id))
+                own = partial(rename, wholes[index])
+                attempt = _as_labelled(attempt, query, own, paths.get(query.id))
                 attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
-    return [
-        BackendRun(
-            name=backend.name,
-            identity=identity,
-            dataset=dataset,
-            top_k=top_k,
-            outcomes={query: _to_outcome(*tries) for query, tries in by_query.items()},
-            notes=backend.notes(golden) if isinstance(backend, RecordedBackend) else (),
-        )
-        for backend, identity, by_query in zip(backends, identities, attempts, strict=True)
-    ]
+    runs = []
+    for backend, identity, by_query, whole in zip(
+        backends, identities, attempts, wholes, strict=True
+    ):
+        notes = backend.notes(golden) if isinstance(backend, RecordedBackend) else ()
+        files = (f"{backend.name} names {one!r}, which counts for its parts" for one in whole)
+        outcomes = {query: _to_outcome(*tries) for query, tries in by_query.items()}
+        notes = (*notes, *islice(files, 3))
+        runs.append(BackendRun(backend.name, identity, dataset, top_k, outcomes, notes))
+    return runs
 
 
 def _attempt(
@@ -144,25 +147,25 @@ def _attempt(
     return _Attempt(answer, (clock() - started) * 1000, error)
 
 
-def _own_names(documents: Collection[str]) -> _Rename:
-    """Return a function that gives hits the dataset's names; a file stands for its parts."""
+def _own_names(documents: Collection[str], folders: Sequence[str]) -> _Rename:
+    """Return a function that gives hits the dataset's names, and notes files that are for parts."""
     names = frozenset(documents)
     inside: dict[str, list[str]] = {}
     for path in documents:
         for outer in enclosing(path):  # "box.mbox", "box.mbox › 3"
             inside.setdefault(outer, []).append(path)
 
-    def named(hit: RankedHit) -> RankedHit:
-        tidy = map(posixpath.normpath, (hit.path, hit.path.replace("\\", "/")))
-        for name in (hit.path, *tidy):
+    def named(whole: dict[str, None], hit: RankedHit) -> RankedHit:
+        for name in forms_of(hit.path, folders):
             if name in names:
                 return replace(hit, path=name)
             if name in inside:
+                whole[name] = None
                 first, *rest = (replace(hit, path=part, also_in=()) for part in inside[name])
                 return replace(first, also_in=tuple(rest))
         return hit
 
-    return lambda ranking: replace(ranking, hits=tuple(map(named, ranking.hits)))
+    return lambda whole, it: replace(it, hits=tuple(map(partial(named, whole), it.hits)))
 
 
 def _as_labelled(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from posixpath import basename
+from posixpath import basename, normpath
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -337,18 +337,15 @@ class Names:
 
         So ``./a.md``, ``notes:a.md``, ``notes/a.md``, absolute paths, ``file://`` and backslashes.
         """
-        name = name.removeprefix(f"{self.dataset}:")
-        plain = unquote(name.removeprefix("file://")) if name.startswith("file://") else name
-        plain = plain.replace("\\", "/").removeprefix("./")
-        forms = [name, plain, *(plain.removeprefix(folder) for folder in self._folders)]
+        forms = forms_of(name := name.removeprefix(f"{self.dataset}:"), self.folders)
         ids = [f"{self.dataset}:{one}" for one in forms]
         known = document_names.live_documents(self.connection, ids)
         seen = [one for one in forms if f"{self.dataset}:{one}" in known]
         found = self.only_seen(seen) or [one for one in forms if self.records(one.__eq__)]
-        return next(iter(found), name if forms[2] == plain else forms[2])
+        return next(iter(found), name if forms[2] == forms[1] else forms[2])
 
     @cached_property
-    def _folders(self) -> list[str]:
+    def folders(self) -> list[str]:
         """What may stand before a path: the folder, that of a file alone, and their names."""
         root = find_root(self.connection, self.dataset).replace("\\", "/")
         folder, _, name = root.rpartition("/")
@@ -407,6 +404,13 @@ class Names:
                 whole = self.documents.whole(self.resolve(name))
                 paths |= {one: None for one in whole if prefix is None or f"{prefix}{one}" != name}
         return Or((tree, Condition("path", Op.IN, tuple(paths)))) if paths else tree
+
+
+def forms_of(name: str, folders: Iterable[str]) -> list[str]:
+    """Return a name as it is, as a plain path, and without each of the folders before it."""
+    plain = unquote(name.removeprefix("file://")) if name.startswith("file://") else name
+    plain = normpath(plain.replace("\\", "/"))
+    return [name, plain, *(plain.removeprefix(folder) for folder in folders)]
 
 
 def dataset_name(folder: Path) -> str:

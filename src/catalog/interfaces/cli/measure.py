@@ -82,7 +82,6 @@ def eval_answers(
     queries = read_golden(golden)
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
-        library.require_dataset(name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         params = AskParams("", dataset=dataset, agent=agent, model=model, mode=mode)
@@ -126,6 +125,7 @@ def compare(
         catalog compare --golden notes.jsonl --report report.html
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
     """
+    from catalog.core.errors import BackendError
     from catalog.evaluation import gates, summary
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import require_metric
@@ -139,7 +139,7 @@ def compare(
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         job = Measurement(library, name, queries, top_k, repeats, runs)
-        with redirect_stdout(sys.stderr):  # output of a search is not our answer
+        with reading_options(BackendError), redirect_stdout(sys.stderr):  # no output of searches
             comparison = job.compare(baseline, candidate, *more)
     results = [gate.decide(comparison) for gate in wanted]
     failed = [result.gate.text for result in results if result.failed]
@@ -286,12 +286,13 @@ class Measurement(NamedTuple):
     folder: Path | None = None
     is_shown: bool = True
 
-    def documents(self) -> list[str]:
-        """Return the names of the dataset's documents."""
-        from catalog.store.chunks import list_paths
+    def documents(self) -> tuple[list[str], list[str]]:
+        """Return the names of the dataset's documents, and what may stand before one."""
+        from catalog.library.names import Names
 
         with self.library.database.read() as connection:
-            return list_paths(connection, self.dataset)
+            names = Names(connection, self.dataset)
+            return [*names.paths], names.folders
 
     def allowed(self, query: GoldenQuery) -> frozenset[str] | None:
         """Return the documents that a query's filters allow, ``None`` for all."""
@@ -305,7 +306,7 @@ class Measurement(NamedTuple):
 
         queries, (before, after) = self.queries, self.ask([baseline, candidate])
         for run in (before, after):
-            comparison.require_known_names(run, queries, self.documents())
+            comparison.require_known_names(run, queries, self.documents()[0])
         warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
         shown = (*metrics.SHOWN_METRICS, *more)
         compared = comparison.compare_runs(
@@ -325,6 +326,7 @@ class Measurement(NamedTuple):
         database, dataset = self.library.database, self.dataset
         self.library.require_dataset(dataset)
         corpus = corpus_digest(database, dataset)
+        documents, folders = self.documents()
         shown = TerminalProgress(NO_RUN) if self.is_shown else nullcontext()
         tell = complain if self.is_shown else logging.getLogger(__name__).info
         with Backends(self.library, dataset, tell=tell) as backends, shown as progress:
@@ -336,7 +338,8 @@ class Measurement(NamedTuple):
                 repeats=self.repeats,
                 progress=progress,
                 allowed=self.allowed,
-                documents=self.documents(),
+                documents=documents,
+                folders=folders,
             )
         if corpus_digest(database, dataset) != corpus:
             raise StoreBusyError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 import typer
 from typer import Option
 
+from catalog.core.errors import InputError
 from catalog.interfaces.cli.output import complain, say
 from catalog.interfaces.plain_text import json_text
 
@@ -76,8 +77,6 @@ def command(run: Callable[..., Printed | Iterator[Printed]]) -> Callable[..., No
 
 def require_folder_of(file: Path | None) -> None:
     """Raise :class:`~catalog.core.errors.InputError` for a file that could not be written."""
-    from catalog.core.errors import InputError
-
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
         raise InputError(
             f"cannot write {file}: its folder does not exist, or it is a folder itself"
@@ -85,13 +84,11 @@ def require_folder_of(file: Path | None) -> None:
 
 
 @contextmanager
-def reading_options() -> Iterator[None]:
+def reading_options(kind: type[Exception] = InputError) -> Iterator[None]:
     """End the command with code 2, as for any wrong option, if a value of one cannot be read."""
-    from catalog.core.errors import InputError
-
     try:
         yield
-    except InputError as error:
+    except kind as error:
         raise typer.BadParameter(str(error)) from error
 
 
@@ -144,7 +141,6 @@ def settings_for(
 
     Raises :class:`InputError` in a process bound to a role, unless the command heeds the role.
     """
-    from catalog.core.errors import InputError
     from catalog.core.settings import load_settings
 
     store = store or store_options(context)
