@@ -13,7 +13,7 @@ import re
 import tomllib
 from calendar import month_name
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,7 @@ _EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage wit
 _STOP_WORDS = stop_words("english") | stop_words("german")
 _COUNTS = ("how many", "count", "list", "wie")
 _NOTHING = Or(())
+_PEOPLE = ("author", "to")
 
 
 class ListingQuestion(NamedTuple):
@@ -175,13 +176,16 @@ def answer_listing(
         is_meant = (counts and listing.is_exact and asked) or "tags" in dict(listing.conditions)
         why = f"{told}no type, folder, tag or title is called {listing.noun!r}"
         return why if is_meant else None
-    people = [known.having(*one) for one in listing.conditions if one[0] in ("author", "to")]
-    if listing.unread or (_NOTHING in people and "mail" not in listing.noun.casefold()):
+    people = [name for field, name in listing.conditions if field in _PEOPLE]
+    unknown = [name for name in people if known.is_nobody(name)]
+    if listing.unread or unknown:
         is_meant = (counts and is_narrowed) or named[0].partition(" ")[0] in ("", "in", "of")
         if not named[0] or listing.asks in ("", "what"):  # "Which documents do I need?"
             is_meant = asked or _FORMS["mentions"].search(listing.unread) is not None
-        why = f"{told}{listing.unread or 'an unknown author'!r} is none of them"
-        return why if is_meant else None
+        is_meant = is_meant or (not listing.unread and "mail" in listing.noun.casefold())
+        why = f"{listing.unread!r} is none of them"
+        why = why if listing.unread else f"no author, sender or receiver is called {unknown[0]!r}"
+        return f"{told}{why}" if is_meant else None
     about, given = [named[0]], [named[1], filters.parse_filters(params.filters)]
     for field, name in listing.conditions:
         about.append(f'{_FIELDS[field][0]} "{name}"')
@@ -214,15 +218,9 @@ def answer_listing(
     yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
     rest = page.total - len(page.entries)
     more = f"{rest} more: ask with --top-k {min(page.total, MAX_DOCUMENTS)}"
-    return Answer(
-        params.question,
-        tuple(sentences),
-        sources.of(sentences),
-        results,
-        certainty="exact",
-        agent=params.agent,
-        notes=(*page.notes, *([more] if rest else [])) if page.total else (),
-    )
+    notes = (*page.notes, *([more] if rest else [])) if page.total else ()
+    answer = Answer(params.question, tuple(sentences), sources.of(sentences), results, notes=notes)
+    return replace(answer, certainty="exact", agent=params.agent)
 
 
 def _is_form(name: str, noun: str) -> bool:
@@ -280,6 +278,10 @@ class _Values:
         """Return the condition to have a value that a name means; without any, nothing."""
         values = self._values(field, name, _FIELDS[field][1])
         return Or((filters.condition(field, Op.IN, values),)) if values else _NOTHING
+
+    def is_nobody(self, name: str) -> bool:
+        """Return whether a name is in no author, sender or receiver."""
+        return all(self.having(one, name) == _NOTHING for one in _PEOPLE)
 
     def _values(self, field: str, name: str, is_meant: Callable[[str, str], bool]) -> list[str]:
         begin = _BEGINNING.match(name)[0]  # type: ignore[index]
