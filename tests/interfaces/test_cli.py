@@ -340,16 +340,13 @@ def test_several_datasets_are_built_updated_and_counted_in_one_call(catalog, not
     (other := tmp_path / "other").mkdir()
     (other / "a.md").write_text("# Granite\n")
     code, out, _ = catalog("index", "build", notes, other)
-    assert (code, [line for line in out.splitlines() if line.endswith(":")]) == (
-        0, [f"{notes.name}:", "other:"],
-    )  # fmt: skip
+    names = [line for line in out.splitlines() if line.endswith(":")]
+    assert (code, names) == (0, [f"{notes.name}:", "other:"])
     both = ("-d", notes.name, "-d", "other", "-d", "other")
     (other / "b.md").write_text("# Copper\n")
     (notes / "c.md").write_text("# Marble\n")
-    _, out, _ = catalog("index", "update", *both, "--json")
-    assert {name: one["added"] for name, one in json.loads(out).items()} == {
-        notes.name: 1, "other": 1,
-    }  # fmt: skip
+    added = json.loads(catalog("index", "update", *both, "--json")[1]).items()
+    assert {name: one["added"] for name, one in added} == {notes.name: 1, "other": 1}
     assert json.loads(catalog("index", "stats", *both, "--json")[1])["other"]["documents"] == 2
     notes.rename(tmp_path / "away")
     (other / "d.md").write_text("# Slate\n")

@@ -151,6 +151,15 @@ def test_an_imported_store_is_the_exported_one_row_by_row_and_no_model_is_asked(
         assert rows_of(library) == rows_of(original)
 
 
+@pytest.mark.parametrize("file", sorted(Path(__file__).with_name("exports").iterdir()))
+def test_what_each_release_wrote_out_is_taken_in(file, opened):
+    with LocalEngine(opened(encoder=unable())) as engine:
+        report = import_chunks(engine.library, file)
+        assert (report.added, report.waiting, report.datasets) == (5, 0, ("example",))
+        found = engine.ask("search", {"query": "rotate keys", "mode": "lexical"})["results"]
+        assert {one["path"] for one in found} == {"guide.md", "talk.srt"}
+
+
 def test_every_exported_passage_says_how_it_was_made(made, lines):
     made_by = [line["index_version"] for line in lines if line["kind"] == "chunk"]
     assert len(made_by) > 7
