@@ -62,7 +62,7 @@ def test_a_query_is_read_with_everything_it_says():
     assert (query.filters, query.note) == ({"tag": "ops"}, "in passing")
 
 
-@table("short, long")
+@table("short, long", inner=list)
 def test_the_short_forms_of_a_span_mean_the_long_ones(short, long):
     assert Span.model_validate(short) == Span.model_validate(long)
 

@@ -57,7 +57,7 @@ def test_an_absent_document_is_named_with_the_nearest_there_is(problems):
     ]
 
 
-@table("span, told")
+@table("span, told", inner=list)
 def test_a_span_that_is_not_in_the_text_is_reported(problems, span, told):
     assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
 
