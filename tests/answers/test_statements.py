@@ -160,6 +160,10 @@ def test_the_estimate_uses_the_reader_where_it_is_there_and_the_confidence_else(
     assert read_candidates(other, results.query, results, ranked) == ranked
     unread = estimate_answer(other, results.query, results, ranked)
     assert unread == pytest.approx(results.confidence)
+    even = SimpleNamespace(scores=lambda _, read: [1.0] * len(read))
+    level = SimpleNamespace(settings=service.parts.settings, reranker=even)
+    newest = read_candidates(level, "the latest gauge", results, ranked)
+    assert all(one.read_score == 2 - one.n for one in newest if one.read_score is not None)
     of_keyword = estimate_answer(service.parts, "gauge", results, unrelated)
     assert 0.001 < of_keyword < estimate_answer(service.parts, "gauge", results, candidates)
 

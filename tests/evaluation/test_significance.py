@@ -21,6 +21,7 @@ from catalog.evaluation.significance import (
     paired_test,
     win_tie_loss,
 )
+from tables import table
 
 # Darwin's maize: height of the crossed plant minus its self-fertilised partner, in eighths of
 # an inch, as Fisher prints them (The Design of Experiments, 1935, chapter III)
@@ -213,9 +214,7 @@ def test_the_textbooks_approval_ratings_changed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("gained", "lost"), [(0, 1), (3, 2), (4, 9), (30, 12), (100, 101), (560, 480), (5100, 4900)]
-)
+@table("gained, lost")
 def test_mcnemars_p_is_scipys_binomial_test(gained, lost):
     from scipy import stats
 

@@ -44,9 +44,7 @@ def test_the_fields_own_tools_read_what_we_write(tmp_path):
     assert [hit.doc_id for hit in ordered] == ["b.md", "a%20c.md", "größe.md"]
 
 
-@pytest.mark.parametrize(
-    "name", ["v2:rrf_k=17", "my.module:search", "../up/run:1", "two words", "größe", ""]
-)
+@table("name")
 def test_any_name_of_a_backend_is_a_file_in_the_folder_and_a_tag_of_one_column(tmp_path, name):
     folder = tmp_path / "made" / "here"
     path = write_run(folder, name, {"q1": ["a.md"]})

@@ -41,6 +41,7 @@ from catalog.retrieval.query_words import (
     unite,
 )
 from catalog.retrieval.relevance import TELLING, is_english
+from catalog.retrieval.select import ASKS_FOR_NEWEST
 
 if TYPE_CHECKING:
     from catalog.answers.extracting import Candidate
@@ -58,6 +59,7 @@ _UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
 # answer have it, 12 of them rightly, and 6 of 40 without one (docs/evidence/abstention.md).
 _SURE, _COMPARED, _LOOKED_UP = 6.0, 2, 8
 _HOW = re.compile(r"\bhow \w+", re.I)  # many, long, often: no text has to have these
+_STEP = 1.0  # of a score: what nearly equal statements differ by, of two ranks
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
 
@@ -158,7 +160,10 @@ def read_candidates(
     scores = _read(parts, question, [one.read for one in read])
     if scores is None:
         return list(candidates)
-    scored = [one._replace(read_score=score) for one, score in zip(read, scores, strict=True)]
+    # the search put newer documents first
+    step = _STEP if ASKS_FOR_NEWEST.search(question) else 0.0
+    lowered = (score - step * (one.n - 1) for one, score in zip(read, scores, strict=True))
+    scored = [one._replace(read_score=it) for one, it in zip(read, lowered, strict=True)]
     scored.sort(key=lambda one: -(one.read_score or 0.0))
     return [*scored, *rest]
 

@@ -23,12 +23,7 @@ from catalog.answers.answering import (
 from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
 from catalog.answers.neutralising import neutralise
-from catalog.answers.prompting import (
-    artifact_rules,
-    ask_for_headings,
-    find_misses,
-    split_sections,
-)
+from catalog.answers.prompting import artifact_rules, ask_for_headings, find_misses, split_sections
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent, read_agent, with_agent
 from catalog.core.answers import AnswerSentence, Artifact, ArtifactSection, TokenCounts
