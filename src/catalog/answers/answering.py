@@ -296,16 +296,8 @@ def _write(
             return HOW_TO_CONFIGURE
         from catalog.answers.writing import write_answer
 
-        seconds = settings.llm.timeout_seconds
-        writing = write_answer(
-            llm,
-            answer.question,
-            answer.results,
-            settings.answers,
-            seconds,
-            agent=agent,
-            tokens=answer.tokens,
-        )
+        asked = (answer.question, answer.results, settings.answers, settings.llm.timeout_seconds)
+        writing = write_answer(llm, *asked, agent=agent, tokens=answer.tokens)
         sources = Sources(answer.results, settings.answers.citations)
         draft = yield from _as_events(writing, sources, answer.certainty)
     except (LLMError, ConfigError) as error:

@@ -46,7 +46,7 @@ _WORDS["date"] = _TABLE["forms"]["date"] % _WORDS
 _FORMS = {name: re.compile(form % _WORDS, re.I) for name, form in _TABLE["forms"].items()}
 _PLAIN = [(re.compile(form % _WORDS, re.I), plain) for form, plain in _TABLE["plain"]]
 _QUOTED = re.compile(r'["“”„«»]([^"“”„«»]+)["“”„«»]')
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\d{1,3}(?: \d{3})+(?!\w)|\w+")
 _BEGINNING = re.compile(r"[^\WäöüÄÖÜ]{0,3}")  # an umlaut may be lacking in the singular
 _Span = tuple[str | None, str | None]  # the first day, and the day after the last
 _LONGEST = 500  # characters of a question that counts
@@ -127,13 +127,15 @@ def read_listing(question: str) -> ListingQuestion | None:
 
 def _read_phrases(what: str) -> tuple[str, ...]:
     """Return the words that a passage must contain; none for what a list of words cannot say."""
-    quoted = tuple(_QUOTED.findall(what))
-    if _FORMS["unlike"].search(_QUOTED.sub("", what)):
+    what = _QUOTED.sub(r'"\1"', what)
+    parts = [part.strip("'‘’ ") for part in _FORMS["joint"].split(what)]
+    if _FORMS["unlike"].search(_QUOTED.sub("", what)) or len(parts) > _MOST_PHRASES:
         return ()
-    what = what.strip("'‘’ ")
-    what = what[_FORMS["before"].match(what).end() :].strip("'‘’ ")  # type: ignore[union-attr]
-    phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
-    return tuple(phrases) if all(_WORD.search(phrase) for phrase in phrases) else ()
+    parts = [part[_FORMS["before"].match(part).end() :] for part in parts]  # type: ignore[union-attr]
+    if any(part.count('"') > 1 and not _QUOTED.fullmatch(part) for part in parts):
+        return ()
+    phrases = dict.fromkeys(part.replace('"', " ").strip("'‘’ ") for part in parts)
+    return tuple(phrases) if all(map(_WORD.search, phrases)) else ()
 
 
 def _read_when(match: re.Match[str]) -> tuple[str, ...]:
@@ -192,14 +194,18 @@ def answer_listing(
         given.append(known.having(field, name))
     counter = _Counter(service, params, And(tuple(one for one in given if one is not None)))
     when, page = counter.count(asked, listing.when)
-    every = dict.fromkeys(_WORD.findall(" ".join(asked)))
-    words = tuple(one for one in every if one.casefold() not in _STOP_WORDS)[:_MOST_PHRASES]
-    if not page.total and len(words) > 1 and listing.is_exact:
-        in_words = counter.count(words, listing.when)
-        if in_words[1].total:
-            asked, (when, page) = words, in_words
     if not page.total and not listing.is_exact:
         return None
+    whole = _QUOTED.findall(" ".join(params.question.split()))
+    loose = [it for it in asked if " " in it and it not in whole and not _WORD.fullmatch(it)]
+    if not page.total and loose:
+        every = dict.fromkeys(
+            w for it in asked for w in (_WORD.findall(it) if it in loose else [it])
+        )
+        asked = tuple(one for one in every if one.casefold() not in _STOP_WORDS)[:_MOST_PHRASES]
+        when, page = counter.count(asked, listing.when)
+        if not page.total or len(asked) == 1:
+            return f"{told}no passage of these has {loose[0]!r}; quoted words are counted exactly"
     results = counter.search(asked, page)
     yield AnswerEvent("results", results=results)
     sources = Sources(results, service.parts.settings.answers.citations)
