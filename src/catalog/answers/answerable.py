@@ -58,7 +58,9 @@ _UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
 # Score plus lead, chosen on questions about 65 files. About 61 others, 13 of 60 questions with an
 # answer have it, 12 of them rightly, and 6 of 40 without one (docs/evidence/abstention.md).
 _SURE, _COMPARED, _LOOKED_UP = 6.0, 2, 8
-_HOW = re.compile(r"\bhow \w+", re.I)  # many, long, often: no text has to have these
+_UNTOLD = re.compile(  # no text has to have these: many, long, often, now
+    rf"(?<=\bhow) \w+|\b(?:today|heute|derzeit|jetzt)\b|{ASKS_FOR_NEWEST.pattern}", re.I
+)
 _STEP = 1.0  # of a score: what nearly equal statements differ by, of two ranks
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
@@ -109,7 +111,7 @@ def find_absent(service: Searcher, search: SearchParams, results: SearchResults)
 
 def find_missing(question: str, parts: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a question that none of the texts has; stop words never count."""
-    words = query_words(_HOW.sub("how", question), language_of_words(" ".join(parts)))
+    words = query_words(_UNTOLD.sub("", question), language_of_words(" ".join(parts)))
     tokens = unite(match.tokens for part in parts for match in words.matches(part))
     known = [has_word(word, tokens) for word in words.words]
     return tuple(raw for raw, is_known in zip(words.raws, known, strict=True) if not is_known)
