@@ -333,9 +333,7 @@ def _led(
 
 
 def _as_events(
-    writing: Generator[AnswerSentence, None, Draft],
-    sources: Sources,
-    certainty: Certainty | None,
+    writing: Generator[AnswerSentence, None, Draft], sources: Sources, certainty: Certainty | None
 ) -> Generator[AnswerEvent, None, Draft]:
     while True:
         try:
@@ -354,17 +352,13 @@ def choose_llm(library: Library, provider: str | None, profile: Profile) -> Lang
 
     Raises :class:`ConfigError` kinds for one that is not available.
     """
-    if provider is None:
-        return library.llm_of(profile)
-    if provider == library.settings.llm.provider != "none":
+    if provider is None or provider == library.settings.llm.provider != "none":
         return library.llm_of(profile)
     return get_llm(library.settings.llm.model_copy(update={"provider": provider}))
 
 
 def search_params(params: AskParams | GenerateParams, query: str) -> SearchParams:
     """Return the search for a query with the parameters of a question."""
-    shared = {field.name for field in fields(SearchParams)} & {
-        field.name for field in fields(params)
-    }
-    shared.remove("agent")  # whose parameters these are already
-    return SearchParams(query, **{name: getattr(params, name) for name in shared})
+    names = {one.name for one in fields(SearchParams)} - {"agent"}  # whose parameters these are
+    shared = {name: getattr(params, name) for name in names if hasattr(params, name)}
+    return SearchParams(query, **shared)

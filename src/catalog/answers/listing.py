@@ -178,8 +178,7 @@ def answer_listing(
         is_meant = (counts and listing.is_exact and asked) or "tags" in dict(listing.conditions)
         why = f"{told}no type, folder, tag or title is called {listing.noun!r}"
         return why if is_meant else None
-    people = [name for field, name in listing.conditions if field in _PEOPLE]
-    unknown = [name for name in people if known.is_nobody(name)]
+    unknown = [it for field, it in listing.conditions if field in _PEOPLE and known.is_nobody(it)]
     if listing.unread or unknown:
         is_meant = (counts and is_narrowed) or named[0].partition(" ")[0] in ("", "in", "of")
         if not named[0] or listing.asks in ("", "what"):  # "Which documents do I need?"
@@ -205,12 +204,12 @@ def answer_listing(
         asked = tuple(one for one in every if one.casefold() not in _STOP_WORDS)[:_MOST_PHRASES]
         when, page = counter.count(asked, listing.when)
         if not page.total or len(asked) == 1:
-            return f"{told}no passage of these has {loose[0]!r}; quoted words are counted exactly"
+            return f"{told}no passage of these has {loose[0]!r}; quoted words are always counted"
     results = counter.search(asked, page)
     yield AnswerEvent("results", results=results)
     sources = Sources(results, service.parts.settings.answers.citations)
     first = {one.source_doc_id: one for one in reversed(results.results)}
-    headline = _headline([*about, when], asked, page.total)
+    headline = _headline([*about, when], _quote(asked, page.total, results), page.total)
     sentences = [AnswerSentence(text=headline, citations=(), supported=True)]
     for entry in page.entries:
         found = first.get(entry.source_doc_id)
@@ -305,10 +304,8 @@ class _Counter:
 
     def __init__(self, service: Searcher, params: AskParams, tree: Filter) -> None:
         self._service = service
-        shared = {one.name for one in fields(BrowseParams)} & {
-            one.name for one in fields(AskParams)
-        }
-        self._asked = {name: getattr(params, name) for name in shared} | {"filters": tree}
+        names = [one.name for one in fields(BrowseParams) if hasattr(params, one.name)]
+        self._asked = {name: getattr(params, name) for name in names} | {"filters": tree}
         self._limit = min(params.top_k or _LISTED, MAX_DOCUMENTS)
 
     def count(self, phrases: tuple[str, ...], when: tuple[str, ...]) -> tuple[str, CatalogPage]:
@@ -320,10 +317,8 @@ class _Counter:
         dated = ("1000", None)  # whatever has a date
         newest = self._page(phrases, dated, sort="modified", limit=1)
         oldest = self._page(phrases, dated, sort="modified", offset=max(0, newest.total - 1))
-        first, last = (
-            int(str(it.entries[0].date)[:4]) if it.total else 0 for it in (oldest, newest)
-        )
-        spans = {year: _read_span(when, year) for year in range(last, first - 1, -1)}
+        years = [int(str(it.entries[0].date)[:4]) if it.total else 0 for it in (oldest, newest)]
+        spans = {year: _read_span(when, year) for year in range(years[1], years[0] - 1, -1)}
         found = {year: self._page(phrases, span) for year, span in spans.items() if span}
         found = {year: page for year, page in found.items() if page.total}
         by_year = ", ".join(f"{year}: {page.total:,}" for year, page in found.items())
@@ -355,8 +350,19 @@ class _Counter:
         return self._service.run(search)
 
 
-def _headline(about: Sequence[str], phrases: tuple[str, ...], total: int) -> str:
-    quoted = [f'"{phrase}"' for phrase in phrases]
+def _quote(phrases: Sequence[str], total: int, results: SearchResults) -> list[str]:
+    """Quote phrases, and tell of forms if some documents may have only these."""
+    parts = [(one, " ".join((one.title, *one.sections, one.text))) for one in results]
+    quoted = []
+    for phrase in phrases:
+        typed = r"(?<!\w)" + r"[\W_]+".join(map(re.escape, phrase.split())) + r"(?!\w)"
+        having = {one.source_doc_id for one, text in parts if re.search(typed, text, re.I)}
+        is_typed = len(having) >= total or phrase.upper() == phrase.lower()
+        quoted.append(f'"{phrase}"' + ("" if is_typed else " or a form of it"))
+    return quoted
+
+
+def _headline(about: Sequence[str], quoted: Sequence[str], total: int) -> str:
     words = " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))
     where = " in one passage" if len(quoted) > 1 else ""
     number = f"{total:,}" if total else "No" if words else "no"
