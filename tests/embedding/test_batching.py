@@ -74,6 +74,7 @@ def test_any_llama_index_model_can_be_made_resilient():
             return super()._get_text_embeddings(texts)
 
     model = ResilientEmbedding(as_model(Flaky(embed_dim=8)))
+    assert as_model(model) is model.model  # not wrapped again
     result = model.model.embed(["good", "bad", "fine"])
     assert list(result.failures) == [1]
     assert len(model.get_text_embedding("good")) == model.encoder.dim == 8

@@ -52,6 +52,8 @@ def test_indexing_again_reads_what_changed_and_a_search_of_the_process_sees_it(f
     assert search_v2.search("bread", dataset="mine", mode="lexical").results == ()
     (folder / "new.md").write_text("A walrus bakes bread.")
     (folder / "guides/backup.md").unlink()
+    with pytest.raises(errors.InputError, match="no argument 'exclud'; did you mean exclude"):
+        search_v2.index(folder, exclud=["*"])
     report = search_v2.index(dataset="mine")
     assert (report.added, report.removed, report.unchanged) == (1, 1, 1)
     found = search_v2.search("bread", dataset="mine", mode="lexical")

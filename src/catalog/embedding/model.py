@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from catalog.core.errors import EmbeddingError
 from catalog.core.tokens import CharTokenCounter, FallbackCounter, TokenCounter
@@ -134,10 +134,10 @@ class GivenModel(Protocol):
 
 def as_model(given: EmbeddingModel | GivenModel) -> EmbeddingModel:
     """Return our model as it is, or wrap the caller's own, with two sides and its own reports."""
-    if isinstance(given, EmbeddingModel):
-        return given
-    sides = GivenEncoder(given, "text"), GivenEncoder(given, "query")
-    return EmbeddingModel(*sides, has_sides=True, reports=False)
+    if isinstance(own := getattr(given, "model", given), EmbeddingModel):
+        return own  # or that within LlamaIndex's form of it
+    text, query = GivenEncoder(it := cast(Any, given), "text"), GivenEncoder(it, "query")
+    return EmbeddingModel(text, query, has_sides=True, reports=False)
 
 
 class GivenEncoder:

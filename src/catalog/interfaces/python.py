@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from catalog.core.arguments import takes
+from catalog.core.arguments import check_names, takes
 from catalog.core.errors import InputError
 from catalog.core.params import BrowseParams, GetParams
 from catalog.core.settings import get_settings
@@ -49,6 +49,8 @@ def index(
         >>> report.documents, report.added, report.failed
         (5, 0, ())
     """
+    known = ("folder", "dataset", "include", "exclude", *RunOptions.__annotations__)
+    check_names(options, dict.fromkeys(known, ()))
     library = _own_library("index", make_store=folder is not None)
     with TerminalProgress() if show_progress else nullcontext() as progress:
         options.setdefault("progress", progress)

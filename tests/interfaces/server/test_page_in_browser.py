@@ -104,7 +104,7 @@ def test_keys_and_half_words_of_an_input_method_are_left_to_it(page, base):
         ))"""
     )
     assert (kept, page.evaluate("document.activeElement.id")) == ([True] * 3, "q")
-    page.evaluate("window.waits = 0; setTimeout = () => ++waits")  # then the page would ask
+    page.evaluate("window.waits = 0; setTimeout = () => ++waits; 0")  # then the page would ask
     page.evaluate("q.dispatchEvent(new InputEvent('input', {isComposing: true}))")
     assert page.evaluate("waits") == 0
     page.evaluate("q.dispatchEvent(new CompositionEvent('compositionend'))")

@@ -303,8 +303,7 @@ def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
 
     begun = post("initialize", hello)
     assert '"serverInfo"' in begun.text
-    session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-    found = post("tools/call", {"name": "search", "arguments": {"query": "zymurgy"}}, **session)
+    found = post("tools/call", {"name": "search", "arguments": {"query": "zymurgy"}})
     assert "zymurgy" in found.text or '"result"' in found.text
     assert httpx.get(f"{root}/v1/search", params={"q": "zymurgy"}).status_code == 200
     assert httpx.get(f"{root}/v1/documents/zymurgy.md").status_code == 404
