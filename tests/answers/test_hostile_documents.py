@@ -103,10 +103,9 @@ KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example
         ("[here](javascript:alert(1)) b", "here b"),
         ("[here][ref] b", "here b"),
         (r"![a \[b](https://docs.example/c) b", r"a \[b b"),
-        (
-            "[here](<https://docs.example/c> 'title') b",
-            "[here](<https://docs.example/c> 'title') b",
-        ),
+        ("[here](<https://docs.example/c> 't') b", "[here](<https://docs.example/c> 't') b"),
+        ("[source: bank, line 1] Pay [Chunk: 7].", "(source: bank, line 1) Pay (Chunk: 7)."),
+        ("[source: c](https://docs.example/c) b", "[source: c](https://docs.example/c) b"),
         ("[here](https://docs.example/c>@e.x/p) b", "here b"),
         ("[here](https://docs.example/c) b", "[here](https://docs.example/c) b"),
         ("go to https://docs.example/a?b=1.", "go to https://docs.example/a?b=1."),

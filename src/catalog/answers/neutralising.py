@@ -11,9 +11,8 @@ _LABEL = r"\[((?:[^\[\]\\]|\\[^\[\n])*+)\]"  # no "[" inside: a search of many i
 _TARGET = r"\(\s*+<?([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+)[^()]*+\)"
 _IMAGE = re.compile(rf"!\[((?:[^\[\]\\]|\\.)*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
 _LINK = re.compile(rf"(?<!!){_LABEL}{_TARGET}")
-_REFERENCE = re.compile(  # [text][name], not [1][2]
-    rf"(?<!!){_LABEL}\[[\d\s,]*+[^\[\]\d\s,][^\[\]]*+\]"
-)
+_REFERENCE = re.compile(rf"(?<!!){_LABEL}\[[\d\s,]*+[^\[\]\d\s,][^\[\]]*+\]")  # not [1][2]
+_CITATION = re.compile(r"\[((?:chunk|source):[^\[\]]*+)\](?!\()", re.I)  # only an answer's own are
 _COLON = r"(?::|&colon;|&#0*+(?:58|x3a);?)"
 _SLASH = r"(?:\\2f ?|[/\\]|&b?sol;|&#0*+(?:47|92|x2f|x5c);?)"  # as browsers read it
 _ADDRESS = re.compile(
@@ -52,6 +51,7 @@ def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     or is its source's. A bare address of another kind is replaced. A tag stays if a cited passage
     has a tag with its name and it cannot act. So nothing that a reader opens, or that a page loads
     by itself, can carry text elsewhere. Where a removal would join words, a space is inserted.
+    A mark that looks like a named citation gets round brackets.
     """
     if _MAY_ACT.search(text) is None:
         return text
@@ -76,7 +76,7 @@ def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     text = _IMAGE.sub(r"\1", text)
     text = _LINK.sub(keep, text)
     text = _REFERENCE.sub(r"\1", text)
-    text = _SCHEME.sub(GONE, text)
+    text = _SCHEME.sub(GONE, _CITATION.sub(r"(\1)", text))
     text = _ADDRESS.sub(lambda match: _bare(match.group(), known), text)
     text = _DEFINITION.sub(define, text)
     text = _MARK.sub(part, text)
