@@ -150,7 +150,7 @@ def test_the_action_runs_existing_commands(job):
     gates = "ndcg@10 worse\n\np95_ms > 50\n"
     done = job(INPUT_DOCUMENTS="docs", INPUT_FAIL_IF=gates, INPUT_ARGUMENTS="--top-k 20 --aa")
     build, compare = (parse(words) for words in done.calls)
-    assert (str(build["folder"]), build["dataset"]) == ("docs", "documents")
+    assert ([*map(str, build["folders"])], build["dataset"]) == (["docs"], "documents")
     assert compare["fail_if"] == ["ndcg@10 worse", "p95_ms > 50"]
     assert (compare["baseline"], compare["candidate"]) == ("v1", "v2")
     assert (compare["top_k"], compare["aa"]) == (20, True)

@@ -212,7 +212,7 @@ def named():
         yield lambda tool, /, **given: call_tool(opened, tool, {"dataset": "my.notes", **given})
 
 
-@table("docs, found")
+@table("docs, found", inner=list)
 def test_a_name_may_hold_a_comma(named, docs, found):
     assert paths(named("search", query="walrus", docs=docs)) == found
     assert paths(named("multi_get", patterns=docs)) == found
