@@ -162,8 +162,7 @@ def read_candidates(
     scores = _read(parts, question, [one.read for one in read])
     if scores is None:
         return list(candidates)
-    # the search put newer documents first
-    step = _STEP if ASKS_FOR_NEWEST.search(question) else 0.0
+    step = _STEP if ASKS_FOR_NEWEST.search(question) else 0.0  # newer documents are first
     lowered = (score - step * (one.n - 1) for one, score in zip(read, scores, strict=True))
     scored = [one._replace(read_score=it) for one, it in zip(read, lowered, strict=True)]
     scored.sort(key=lambda one: -(one.read_score or 0.0))

@@ -57,7 +57,7 @@ _KIND = re.compile("(?:e-?)?mails?|(?:pdf|csv)s?", re.I)  # named even without a
 _EVERY: dict[str, Any] = {"mode": "lexical", "rerank": False, "expand": False}
 _EVERY |= {"similarity_threshold": 0.0, "all_copies": True}  # every passage with the words
 _STOP_WORDS = stop_words("english") | stop_words("german")
-_COUNTS = ("how many", "count", "list", "wie")
+_COUNTS = ("how many", "the number", "what is the number", "count", "list", "wie")
 _NOTHING = Or(())
 _PEOPLE = ("author", "to")
 
@@ -150,8 +150,9 @@ def _read_when(match: re.Match[str]) -> tuple[str, ...]:
 def _read_span(when: Sequence[str], year: int | None = None) -> _Span | None:
     """Return the days of a date; ``year`` is that of dates without one, which else have none."""
     ends: list[tuple[str, str]] = []
+    told = re.findall(r"\b\d{4}\b", when[-1])  # of "February and March 2026"
     for date in when[1:]:
-        first = read_written_date(date) or (year and read_written_date(f"{date} {year}"))
+        first = read_written_date(date) or read_written_date(f"{date} {[*told, year][0]}")
         if not first or (span := date_span(first)) is None:
             return None
         ends.append((first, format_timestamp(span[1])[:10]))
