@@ -100,7 +100,7 @@ def test_a_beginning_finds_what_begins_with_it(
 def test_a_number_is_found_however_its_groups_are_parted(
     query: str, text: str, database: Database, folder: Path
 ) -> None:
-    put(database, "notes", "b.md", "It is 31 or 300 or 4,090,001.")
+    put(database, "notes", "b.md", "It is 31 or 300 or 4,090,001; 12 of 345.")
     [seq] = put(database, "notes", "a.md", text)
     assert [hit.seq for hit in engine_at(database, folder).search(query, 5, WHOLE)] == [seq]
 

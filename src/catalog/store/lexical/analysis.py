@@ -394,7 +394,7 @@ def _terms_of(
             terms += filter(None, [_tokens_of(form, analyzers, is_plain=is_plain)])
     if terms and not raw.isalpha():
         number = raw.replace(".", "") if _GROUPED.fullmatch(raw) else raw
-        if number.isdecimal() and (number != raw or len(raw) > 4) and len(raw) <= _MOST_DIGITS:
+        if number.isdecimal() and raw[0] != "0" and 4 < len(raw) <= _MOST_DIGITS:
             terms[0] += number, f"{int(number):,}".replace(",", " ")  # as in 50 000, 50.000
         apart = [_tokens_of(run, analyzers)[:1] for run in split_runs(raw)]
         if apart and all(apart):

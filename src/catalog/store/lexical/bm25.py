@@ -47,7 +47,7 @@ FILE = "words.index"
 OPENING = 10_000  # characters of a document that show the language of its short passages
 MOST_PARTS = 8  # with more, all but the first are merged
 CHURN_ROWS, CHURN_SHARE = 2_000, 0.05  # removed and later rows beyond which saving merges all
-NAME_COUNT = 0.3  # occurrences
+NAME_COUNT = 0.3  # occurrences; chosen, not fitted: rankings of texts stay the same
 MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
 _DENSE = 4  # a term in at least one of 4 rows has an impact for each row: adding them is faster
 _LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
@@ -399,9 +399,8 @@ class Bm25Engine(LexicalEngine):
             words = self.at(connection)
             begun = (words.tokens(fold(one), "", 99) for one in _BEGINNING.findall(text))
             if terms := [*query_terms(text, words.languages), *map(tuple, begun)]:
-                once = list(dict.fromkeys(terms))
-                if len(once) < _REPEATED * len(terms):  # a pasted log: the same words in each line
-                    terms = once
+                once = list(dict.fromkeys(terms))  # a pasted log has the same words in each line
+                terms = once if len(once) < _REPEATED * len(terms) else terms
                 return words.rank(terms, k, allowed_seqs(connection, restriction))
         # the full-text index has stop words
         return FtsEngine(self._database, self.dataset).search(text, k, restriction)
