@@ -114,7 +114,7 @@ class BoundedCalls:
 
 
 def read_retry_after(value: str | None) -> float | None:
-    """Return the seconds, at most some hours, in a ``Retry-After`` header: RFC 9110, 10.2.3."""
+    """Return the seconds in a ``Retry-After`` header; ``None`` without any: RFC 9110, 10.2.3."""
     from urllib3 import Retry
     from urllib3.exceptions import InvalidHeader
 
