@@ -127,6 +127,10 @@ class DocumentPlaces:
     places: Places
     timed: Collection[tuple[int, int, float, float]] = ()
 
+    def has_text_at(self, seconds: _Span) -> bool:
+        """Return whether something is said or shown in these seconds."""
+        return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
+
     @classmethod
     def read(cls, connection: Connection, source_doc_id: str) -> DocumentPlaces:
         """Join the passages' places; raise ``DamagedDocumentError`` for a damaged document."""
@@ -495,8 +499,7 @@ def _cut_named(
             continue
         if (seconds := part.seconds) is None:
             return _parts(names, sorted(files, key=lambda one: one != path), part)
-        told = ((file, at) for file, one in read.items() for _, _, *at in one.timed)
-        telling = [*dict.fromkeys(file for file, (a, b) in told if _is_within(a, b, seconds))]
+        telling = [file for file, one in read.items() if one.has_text_at(seconds)]
         if "moment" in way.parts:
             seconds = max(0, seconds[0] - _AROUND), seconds[1] + _AROUND
         return _parts(names, files, DocumentPart(seconds=seconds), telling)

@@ -88,10 +88,13 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     if restriction.scope.ids is not None:
         parts.append(among(documents.c.source_doc_id, sorted(restriction.scope.ids)))
     if tree is not None:
-        of_passage, own = chunks.c.document_id, documents.c.id  # here the document is meant
-        as_own: Any = lambda it, **_: own if it is of_passage else None  # noqa: E731
-        parts.append(replacement_traverse(compile_filter(tree), {}, as_own))
+        parts.append(replacement_traverse(compile_filter(tree), {}, _of_document))
     return and_(*parts)
+
+
+def _of_document(element: Any, **_: Any) -> Any:
+    """Turn the document of a passage into a document, for conditions that concern only those."""
+    return documents.c.id if element is chunks.c.document_id else None
 
 
 def find_passages(

@@ -13,7 +13,6 @@ from catalog.core.ids import sha256_hex
 from catalog.core.text import compose, storable
 from catalog.store.schema import query_log
 
-_HASH_DIGITS = 32
 _DROPPED_AT_ONCE = 200  # entries of either kind, with each write
 _JSON = ("datasets", "passages", "stages", "errors")
 
@@ -60,7 +59,7 @@ def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_tex
         query, values = entry.query or "", asdict(entry)
         del values["id"]
         values |= {name: json.dumps(values[name]) for name in _JSON}
-        hashed = sha256_hex(storable(" ".join(compose(query).casefold().split())))[:_HASH_DIGITS]
+        hashed = sha256_hex(storable(" ".join(compose(query).casefold().split())))[:32]
         values |= {"query": storable(query) if keep_text else None, "query_hash": hashed}
         connection.execute(insert(query_log).values(values))
 
