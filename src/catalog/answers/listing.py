@@ -352,7 +352,7 @@ class _Counter:
 
 
 def _quote(phrases: Sequence[str], total: int, results: SearchResults) -> list[str]:
-    """Quote phrases, and tell of forms if some documents may have only these."""
+    """Quote phrases; add "or a form of it" if some documents may have only another form."""
     parts = [(one, " ".join((one.title, *one.sections, one.text))) for one in results]
     quoted = []
     for phrase in phrases:

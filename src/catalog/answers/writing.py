@@ -36,9 +36,9 @@ _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 
 
 class Verdict(NamedTuple):
-    """What a judge says: 2 if the passages answer, 1 if partly, 0 if not, ``None`` for other words.
+    """A judge's verdict: 2 if the passages answer, 1 if partly, 0 if not, ``None`` for other words.
 
-    ``missing`` is its text on what is missing, which may say anything.
+    ``missing`` is its text on the part that is missing; it may say anything.
     """
 
     level: int | None
