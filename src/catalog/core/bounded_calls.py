@@ -115,10 +115,9 @@ class BoundedCalls:
 
 def read_retry_after(value: str | None) -> float | None:
     """Return the seconds in a ``Retry-After`` header; ``None`` without any: RFC 9110, 10.2.3."""
-    from urllib3 import Retry
-    from urllib3.exceptions import InvalidHeader
+    import urllib3
 
     try:
-        return Retry().parse_retry_after(value or "")
-    except InvalidHeader:
+        return urllib3.Retry().parse_retry_after(value or "")
+    except urllib3.exceptions.InvalidHeader:
         return None
