@@ -1,7 +1,5 @@
 """Fixtures for every test, and an environment that settings of the machine cannot reach."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

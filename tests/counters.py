@@ -1,7 +1,5 @@
 """A tokenizer whose tokens can be counted by hand."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

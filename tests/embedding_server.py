@@ -1,7 +1,5 @@
 """An embedding server in a thread, which speaks OpenAI's form and Cohere's and fails as told."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

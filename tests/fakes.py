@@ -1,7 +1,5 @@
 """A tiny real embedding model: words hashed into a vector. No files, no network, deterministic."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

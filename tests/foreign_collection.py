@@ -1,7 +1,5 @@
 """A collection of a book's passages, as other software fills one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from qdrant_client import QdrantClient, models

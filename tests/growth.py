@@ -4,8 +4,6 @@ A limit in seconds fails on a busy machine. Here the input and an eighth of it a
 run: a machine that is slow is slow for both.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """LlamaIndex parts for tests: a language model, another index, and the paths of nodes."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 
 from llama_index.core import VectorStoreIndex

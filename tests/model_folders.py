@@ -1,7 +1,5 @@
 """Made-up models: folders with the files that providers ask for, and a package that carries one."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

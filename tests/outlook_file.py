@@ -1,7 +1,5 @@
 """Write a small Outlook message: an OLE file with streams of properties (MS-CFB, MS-OXMSG)."""
 
-from __future__ import annotations
-
 import struct
 
 _SECTOR, _FREE, _END, _FAT = 512, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD

@@ -4,8 +4,6 @@ It comes in a package (``pgserver``) and runs as long as the tests do; where the
 or cannot run, tests of Postgres are skipped, and say so.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """What befalls a Postgres server and the way to it: cut connections, a crash, a failover."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import socketserver

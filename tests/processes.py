@@ -4,8 +4,6 @@ To start Python and import it all takes a process two seconds of a core. What is
 itself, the end of the interpreter or its streams starts one with :mod:`subprocess` all the same.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ It keeps what the in-memory mode drops: payload indexes, and the parameters of a
 https://api.qdrant.tech/api-reference has the requests.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Models that do as told: rerankers, sources of expansions and a language model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stores of small documents: built once in a process for the same files and settings."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Tables of cases beside their tests: those of ``test_dates.py`` are in ``test_dates.toml``."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from functools import cache

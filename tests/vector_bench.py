@@ -1,7 +1,5 @@
 """Every vector engine of ours over a small dataset with hand-made vectors."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -43,13 +41,7 @@ __all__ = [
     "vector",
 ]
 
-ENGINES = (
-    "flat",
-    "sqlite-vec",
-    "qdrant-edge",
-    "qdrant-memory",
-    "qdrant-server",
-)
+ENGINES = ("flat", "sqlite-vec", "qdrant-edge", "qdrant-memory", "qdrant-server")
 ON_POSTGRES = ("flat-postgres",)  # those whose truth is there
 
 

@@ -1,7 +1,5 @@
 """Small Excel files, made of their XML."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping, Sequence

@@ -19,11 +19,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.tools import call_tool
 from catalog.library.library import Library
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
-from catalog.search_v2 import (
-    CatalogRetriever,
-    DatasetRetriever,
-    SearchServiceV2,
-)
+from catalog.search_v2 import CatalogRetriever, DatasetRetriever, SearchServiceV2
 from tables import table
 
 CANCEL = "How many days may customers cancel within?"

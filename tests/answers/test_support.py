@@ -1,7 +1,5 @@
 """A passage supports true sentences; each kind of change to one is caught and named."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

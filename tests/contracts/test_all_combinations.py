@@ -118,10 +118,7 @@ def recall(found, expected):
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
     """Open a corpus over a fresh file, a fresh database and a fresh Qdrant server."""
-    with (
-        postgres.removed_after(postgres.stores()) as _,
-        qdrant_protocol(monkeypatch) as server,
-    ):
+    with postgres.removed_after(postgres.stores()) as _, qdrant_protocol(monkeypatch) as server:
         url = postgres.stores().new_url(empty=False)
         yield lambda *asked: Corpus(tmp_path / "homes", url, server.url, *asked)
 

@@ -1,7 +1,5 @@
 """An engine of somebody else's package is found by its name in the settings."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One meaning of a filter: the plain reading in ``core.filters.matches``, SQL, every engine."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Our keyword engines keep the contract of ``catalog.testing``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Our vector engines keep the contract of ``catalog.testing``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -13,17 +13,11 @@ NAMES = {"top_k": ("limit", "k"), "query": ("q",), "docs": ("path", "paths")}
 
 @pytest.mark.parametrize("given", ["limit", "k", "topK", "top-k", "TOP_K", "topk", "Limit"])
 def test_another_usual_name_or_spelling_is_taken_and_told(given):
-    assert rename_arguments({given: 3}, NAMES) == (
-        {"top_k": 3},
-        [f"{given} was read as top_k"],
-    )
+    assert rename_arguments({given: 3}, NAMES) == ({"top_k": 3}, [f"{given} was read as top_k"])
 
 
 def test_an_arguments_own_name_needs_no_note_and_an_unknown_one_stays():
-    assert rename_arguments({"top_k": 3, "xyz": None}, NAMES) == (
-        {"top_k": 3, "xyz": None},
-        [],
-    )
+    assert rename_arguments({"top_k": 3, "xyz": None}, NAMES) == ({"top_k": 3, "xyz": None}, [])
 
 
 def test_two_names_of_one_argument_are_refused_unless_one_is_null():

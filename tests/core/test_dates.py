@@ -1,7 +1,5 @@
 """Dates as people and programs write them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

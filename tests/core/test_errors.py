@@ -1,7 +1,5 @@
 """Messages of errors, and why a file cannot be used: the reason, the place and what helps."""
 
-from __future__ import annotations
-
 import errno
 import os
 

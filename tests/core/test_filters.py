@@ -1,7 +1,5 @@
 """Reading filters from every form, and what each condition means."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace

@@ -47,10 +47,7 @@ def listing(tmp_path_factory):
         ({"filters": ["confidentiality=internal"]}, {"contracts/report.pdf"}),
         ({"after": "2024-05", "before": "2024-06"}, {"contracts/report.pdf"}),
         ({"filters": ["source_type=contract"]}, {"contracts/old/lease.txt"}),
-        (
-            {"filters": ["agent_hint=lawyer"]},
-            {"contracts/report.pdf", "contracts/old/lease.txt"},
-        ),
+        ({"filters": ["agent_hint=lawyer"]}, {"contracts/report.pdf", "contracts/old/lease.txt"}),
         ({"filters": {"agent_hint": {"is_empty": True}}}, {"notes.txt"}),
     ],
 )

@@ -277,8 +277,7 @@ def qdrant(monkeypatch):
 @pytest.fixture
 def collection(monkeypatch):
     monkeypatch.setattr(
-        "catalog.search_v2.collections.get_model",
-        lambda *_, **__: EmbeddingModel(WordEncoder()),
+        "catalog.search_v2.collections.get_model", lambda *_, **__: EmbeddingModel(WordEncoder())
     )
     with qdrant_protocol(monkeypatch) as server:
         fill(server.client)
@@ -303,10 +302,7 @@ def test_a_page_can_be_followed_from_top_to_bottom(page, reader, request):
 
 @pytest.mark.parametrize(
     ("name", "example"),
-    [
-        ("start/llamaindex.md", "llamaindex.py"),
-        ("how-to/your-retrievers.md", "your_retrievers.py"),
-    ],
+    [("start/llamaindex.md", "llamaindex.py"), ("how-to/your-retrievers.md", "your_retrievers.py")],
 )
 def test_the_llama_index_page_shows_the_example_which_runs_with_the_page(name, example):
     page = ROOT / "docs" / name

@@ -123,11 +123,7 @@ def test_minilm_through_huggingface_gives_the_reference_similarities():
         provider="huggingface", model="sentence-transformers/all-MiniLM-L6-v2"
     )
     model = get_model(settings)
-    texts = [
-        "The weather is lovely today.",
-        "It's so sunny outside!",
-        "He drove to the stadium.",
-    ]
+    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
     one, two, three = (np.asarray(vector) for vector in model.embed(texts).vectors)
     assert [one @ two, one @ three, two @ three] == pytest.approx(
         [0.6660, 0.1046, 0.1411], abs=1e-3

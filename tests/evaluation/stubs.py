@@ -1,7 +1,5 @@
 """Searches that answer from a table, and comparisons made of them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -91,10 +91,7 @@ def test_an_unknown_split_is_refused_naming_those_there_are(collection):
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        (
-            {"qrels": HEADER + "1 d1 1\n"},
-            r"test\.tsv line 2 is not .*separated by tabs: '1 d1 1'",
-        ),
+        ({"qrels": HEADER + "1 d1 1\n"}, r"test\.tsv line 2 is not .*separated by tabs: '1 d1 1'"),
         ({"qrels": HEADER + "1\td1\t1\n1\td1\t2\n"}, r"test\.tsv line 3: .*'1' judges 'd1' again"),
         ({"queries": "{"}, r"queries\.jsonl line 1: not JSON: Expecting property name"),
         ({"queries": '{"id": "1"}'}, r"queries\.jsonl line 1 is not an object with \"_id\" and"),

@@ -82,10 +82,7 @@ def test_each_problem_names_its_query(problems):
     first, second = labelled({"path": "x"}), question(2, expected=[{"path": "y"}])
     assert [
         one.split(":")[0] for one in problems(first, question(3, expected=[], kind=None), second)
-    ] == [
-        "q1",
-        "q2",
-    ]
+    ] == ["q1", "q2"]
 
 
 def test_filters_allow_the_documents_they_match_and_no_filter_allows_all(database):

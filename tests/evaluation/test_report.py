@@ -1,7 +1,5 @@
 """The report: what it must show, and what no text from outside may do to it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

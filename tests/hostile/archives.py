@@ -1,7 +1,5 @@
 """ZIP archives of Office files and e-books made to swell, mislead or crash their reader."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Every regular expression of the package, and texts made to slow each one down."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import itertools

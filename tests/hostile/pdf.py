@@ -1,7 +1,5 @@
 """PDF files made to hang, crash, mislead or swell their reader."""
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Reads a file through the front door, and checks what no document may break."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

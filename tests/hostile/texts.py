@@ -1,7 +1,5 @@
 """Notebooks, web pages, transcripts and Markdown made to hang, mislead or swell their reader."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

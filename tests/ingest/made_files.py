@@ -1,7 +1,5 @@
 """Files of binary formats for the cases of test_readers, each made by ``MAKERS[case["made"]]``."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """Whatever is in a text file: it is read soundly or refused, and its size alone costs time."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

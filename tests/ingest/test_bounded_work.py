@@ -4,8 +4,6 @@
 idle machine, each is read at two sizes, n and 4n, in a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import multiprocessing

@@ -1,7 +1,5 @@
 """The size band: what is joined, what is split, where, and what cannot be inside."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What holds for any document: exact slices, full coverage, bounded size, same answer twice."""
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

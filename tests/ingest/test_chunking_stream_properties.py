@@ -1,7 +1,5 @@
 """What holds for any document with times: coverage, order, cues in place, bounded windows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Transcripts by time, frames one by one, and pages: hand-worked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """How documents are cut: sections, paths, overlap, what stays whole, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Listing a folder: what is indexed, what is left out silently, and what is named as skipped."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

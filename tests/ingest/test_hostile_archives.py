@@ -1,7 +1,5 @@
 """Office files and e-books made to harm: skipped with a reason or read correctly, boundedly."""
 
-from __future__ import annotations
-
 import zipfile
 
 import pytest

@@ -1,7 +1,5 @@
 """PDF files made to harm: each is skipped with a reason or read correctly, at a bounded cost."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalog.core.documents import ParsedDocument

@@ -1,7 +1,5 @@
 """Notebooks, pages and records made to harm, read in their process; see cases/hostile.toml, too."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The process that reads files: what it may not do or cost."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Mail through a whole build, and mails that cost their reader much; see cases/mail.toml, too."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from email.message import EmailMessage

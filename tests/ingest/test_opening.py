@@ -1,7 +1,5 @@
 """Files that vanish, that may not be opened, or that are no files."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

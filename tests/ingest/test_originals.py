@@ -1,7 +1,5 @@
 """An original and what was made of it answer once, under the original's name and type."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

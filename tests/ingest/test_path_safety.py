@@ -1,7 +1,5 @@
 """Nothing outside the folder that was given is read, whatever the folder holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Each case of ``cases/*.toml``: a file, and what reading it gives; cases/README.md explains it."""
 
-from __future__ import annotations
-
 import io
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Word and PowerPoint files: what of them becomes text, and which are refused."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
@@ -19,11 +17,7 @@ from pptx.util import Inches
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.archive import (
-    Archive,
-    ArchiveReader,
-    open_archive,
-)
+from catalog.ingest.readers.archive import Archive, ArchiveReader, open_archive
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.docx import DocxReader
 from catalog.ingest.readers.pptx import PptxReader

@@ -1,17 +1,12 @@
 """PDF: reading order, paragraphs, running titles, headings, and files that cannot be read."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable
 
 import pytest
 from pypdf import PdfReader as PypdfReader
 from pypdf import PdfWriter
-from pypdf.generic import (
-    NameObject,
-    TextStringObject,
-)
+from pypdf.generic import NameObject, TextStringObject
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.documents import ParsedDocument

@@ -1,7 +1,5 @@
 """PDF in Hebrew and Arabic: logical order, whatever order the letters are drawn in."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Iterable

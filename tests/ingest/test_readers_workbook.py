@@ -1,7 +1,5 @@
 """Workbooks: which cells become text, with which names and places, and what is left out."""
 
-from __future__ import annotations
-
 import io
 from datetime import date, datetime
 

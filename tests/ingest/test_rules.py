@@ -1,7 +1,5 @@
 """The small rules of readers: what goes in and what comes out, row by row in ``rules.toml``."""
 
-from __future__ import annotations
-
 import tomllib
 from datetime import timedelta
 from itertools import chain

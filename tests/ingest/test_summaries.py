@@ -1,7 +1,5 @@
 """Summaries: the beginning of a document's prose, without what is no prose."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tables: the names of their columns go with every passage, and the passages stay exact."""
 
-from __future__ import annotations
-
 import io
 
 import docx

@@ -1,7 +1,5 @@
 """Recordings through a whole build: what is stored, and what an update notices."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import select
 

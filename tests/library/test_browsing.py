@@ -1,7 +1,5 @@
 """The catalog of documents: what it lists, in which order, and what it says of each."""
 
-from __future__ import annotations
-
 import json
 import os
 

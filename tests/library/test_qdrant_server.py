@@ -1,7 +1,5 @@
 """A store whose vectors are on a Qdrant server: what a search, an update and a check make of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

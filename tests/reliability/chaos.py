@@ -31,10 +31,7 @@ def some(*cases, count):
 def check(given_property, examples=25):
     """Check a Hypothesis property for every seed; a failure names the seed that replays it."""
     bounded = settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     for number in seeds():
         try:

@@ -17,12 +17,7 @@ from mcp.shared.exceptions import MCPError
 from catalog.core.arguments import read_params
 from catalog.core.dates import parse_date
 from catalog.core.errors import CatalogError
-from catalog.core.filters import (
-    file_type_filter,
-    name_filter,
-    parse_expression,
-    parse_filters,
-)
+from catalog.core.filters import file_type_filter, name_filter, parse_expression, parse_filters
 from catalog.core.globs import Glob
 from catalog.core.params import GetParams, MultiGetParams, SearchParams
 from catalog.core.query import parse_query

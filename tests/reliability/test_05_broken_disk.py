@@ -3,8 +3,6 @@
 ``IDX_TEST_SEED`` replays one seed; with ``IDX_TEST_CHAOS_SECONDS`` fresh ones are drawn as long.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

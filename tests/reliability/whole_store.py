@@ -6,14 +6,7 @@ from sqlalchemy import func, select
 
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
-from catalog.store.schema import (
-    chunk_windows,
-    chunks,
-    documents,
-    embeddings,
-    manifest,
-    revisions,
-)
+from catalog.store.schema import chunk_windows, chunks, documents, embeddings, manifest, revisions
 
 QUERIES = ("alpha topic 3", "common words everywhere", "topic 7 beta", "gamma 11")
 MODES = ("lexical", "vector", "hybrid")

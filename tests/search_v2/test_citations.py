@@ -1,7 +1,5 @@
 """Citations, headers and links: one line each whatever the title, opened where it answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalog.core.documents import Cue, Locator

@@ -1,7 +1,5 @@
 """A Qdrant collection that other software filled: searched as it is, and never written to."""
 
-from __future__ import annotations
-
 import asyncio
 from copy import deepcopy
 from functools import partial

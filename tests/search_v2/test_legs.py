@@ -12,7 +12,7 @@ from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.restriction import Restriction
 from catalog.store.vectors.flat import draw_passages
 from fakes import WordEncoder, open_library, write
-from passages_by_language import ENGLISH, GERMAN
+from passages_by_language import BY_LANGUAGE
 
 
 def test_a_leg_that_breaks_records_it_in_its_run(tmp_path, notes, monkeypatch):
@@ -35,9 +35,9 @@ def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path, e
     encoder.model = "BAAI/bge-small-en-v1.5"  # which knows English
     settings = {"vector_engine": "flat", "lexical_engine": engine}
     with open_library(tmp_path / "home", encoder, **settings) as library:
-        for name, passages in (("deutsch", GERMAN), ("english", ENGLISH)):
+        for name, language in (("deutsch", "german"), ("english", "english")):
             folder = tmp_path / name
-            write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(passages)})
+            write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(BY_LANGUAGE[language])})
             Indexer(library).build(folder, name)
         service = SearchServiceV2(library)
         shares = {}
@@ -90,7 +90,7 @@ def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_pat
     settings = {"vector_engine": "flat", "lexical_engine": "fts"}
     with open_library(tmp_path / "home", encoder, **settings) as library:
         folder = tmp_path / "deutsch"
-        write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(GERMAN)})
+        write(folder, **{f"p{n}_dot_md": text for n, text in enumerate(BY_LANGUAGE["german"])})
         Indexer(library).build(folder, "deutsch")
         with library.database.write() as connection:
             of_chunks = "SELECT name FROM sqlite_master WHERE type = 'trigger'"

@@ -1,7 +1,5 @@
 """How many passages of one document, its copies and its recording answer, and how deep legs go."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalog.core.query import parse_query

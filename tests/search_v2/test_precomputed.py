@@ -1,7 +1,5 @@
 """Embeddings that somebody computed before: the design's tests, and what may go wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

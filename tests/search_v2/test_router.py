@@ -1,7 +1,5 @@
 """Routing: which documents are chosen before passages, and what that must never change."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import delete
 

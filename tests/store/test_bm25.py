@@ -1,7 +1,5 @@
 """What is particular to the BM25 engine: its scores, its files, and how it keeps them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

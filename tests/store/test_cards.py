@@ -1,7 +1,5 @@
 """Cards: made of what the store holds, kept in step with it, and found by their words."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import func, select
 

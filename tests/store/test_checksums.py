@@ -1,7 +1,5 @@
 """Rows that are not what was written: found, named, never answered from; the rest answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The vectors of texts, kept by model, side and text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

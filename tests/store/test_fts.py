@@ -1,7 +1,5 @@
 """What is particular to the FTS5 engine: its weights, its stop words and its query plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Keyword search in several languages, alone and in one dataset."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Sequence
 from math import log

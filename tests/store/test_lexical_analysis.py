@@ -1,7 +1,5 @@
 """Which words a text is found by."""
 
-from __future__ import annotations
-
 import string
 import tomllib
 import unicodedata

@@ -1,7 +1,5 @@
 """What is stored of each document for listing it, against the rules it stands for."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -12,11 +10,7 @@ from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.documents import ParsedDocument
 from catalog.core.filters import Op, condition, name_filter
 from catalog.store.filter_sql import among
-from catalog.store.listing import (
-    allowed_documents,
-    dated_between,
-    list_document_ids,
-)
+from catalog.store.listing import allowed_documents, dated_between, list_document_ids
 from catalog.store.publish import NewRevision, content_hash, ensure_dataset, publish_all
 from catalog.store.restriction import Restriction
 from catalog.store.schema import documents

@@ -1,7 +1,5 @@
 """Texts of any length in the fields and headings of documents, in a store of either kind."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A store in Postgres: what it has of its own, what its errors say, and what it has in common."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Publishing and removing documents: what changes, what stays, and what a content's hash covers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -132,12 +130,7 @@ def test_metadata_cannot_tell_another_place_or_title(tmp_path):
     with database.read() as connection:
         query = select(document_fields.c.field, document_fields.c.text_value)
         fields = {(field, value) for field, value in connection.execute(query) if field in told}
-    assert fields == {
-        ("path", "a.md"),
-        ("dataset", "d"),
-        ("title", "Walrus"),
-        ("file_type", "md"),
-    }
+    assert fields == {("path", "a.md"), ("dataset", "d"), ("title", "Walrus"), ("file_type", "md")}
 
 
 @pytest.mark.parametrize(

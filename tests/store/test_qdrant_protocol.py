@@ -1,7 +1,5 @@
 """The Qdrant engine over HTTP: what a server does that the in-memory mode does not, and faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

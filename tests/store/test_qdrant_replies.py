@@ -1,7 +1,5 @@
 """What answers in a Qdrant server's place, such as a proxy with a page of its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,10 +37,7 @@ def _answering(body: bytes) -> Iterator[str]:
     ids=["HTML", "deeply nested", "no text", "another service"],
 )
 def test_a_reply_that_is_no_json_is_one_sentence(body):
-    with (
-        _answering(body) as url,
-        pytest.raises(EngineError, match="not a Qdrant server") as caught,
-    ):
+    with _answering(body) as url, pytest.raises(EngineError, match="not a Qdrant server") as caught:
         describe_server(url, None, 5)
     assert not isinstance(caught.value, EngineUnreachableError)
     assert "SECRET" not in str(caught.value)

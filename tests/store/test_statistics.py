@@ -1,7 +1,5 @@
 """Counts of a dataset against a store small enough to count by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalog.core.documents import ChunkSpan, ParsedDocument

@@ -1,7 +1,5 @@
 """The sample of a dataset's vectors: the spread of cosines with all, estimated from some."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded Qdrant engine: its folder, its lock, and what it does after damage or a kill."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

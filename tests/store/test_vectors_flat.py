@@ -1,7 +1,5 @@
 """The engine flat reads only what is new, and the factory finds every engine lazily."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Qdrant engine by URL: ownership of collections, retries, and LlamaIndex's view of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

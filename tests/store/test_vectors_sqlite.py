@@ -1,7 +1,5 @@
 """What is peculiar to the sqlite-vec engine; the rest is in the contract of all engines."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls as models might make them: good, missing, too much, of a wrong type, huge, hostile."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

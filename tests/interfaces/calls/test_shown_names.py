@@ -1,7 +1,5 @@
 """Every name that an output shows is taken by every argument that takes a name."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalog.core.errors import CatalogError
