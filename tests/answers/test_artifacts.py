@@ -119,14 +119,7 @@ def test_a_schema_is_its_headings_once_each_in_order(text, misses):
     assert find_misses([name for name, _ in split_sections(text)], ["# A", "## B"]) == misses
 
 
-@pytest.mark.parametrize(
-    ("written", "note"),
-    [
-        ("Customers may cancel within 14 days of the order.", "cited no passage"),
-        ("Customers may fly to the moon [1].", "no sentence of the language model"),
-        ("Customers may cancel within 14 days of the order [99].", "cited no passage"),
-    ],
-)
+@table("written, note")
 def test_a_section_without_a_supported_sentence_says_so(made, written, note):
     artifact, _ = made(blueprint(overview=written))
     assert artifact.abstained
@@ -157,10 +150,7 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
     assert llm.prompts[0].startswith("system: You plan.\n\nYou write a blueprint")
 
 
-@pytest.mark.parametrize(
-    ("form", "mark"),
-    [("number", "[1]"), ("source", "[source: Cancellation, line"), ("chunk", "[chunk: ")],
-)
+@table("form, mark")
 def test_citations_have_the_form_of_the_setting(made, form, mark):
     artifact, _ = made(blueprint(overview=RIGHT), answers={"citations": form})
     assert f"14 days of the order. {mark}" in section(artifact, "Overview").text

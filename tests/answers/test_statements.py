@@ -168,14 +168,7 @@ def test_the_estimate_uses_the_reader_where_it_is_there_and_the_confidence_else(
     assert 0.001 < of_keyword < estimate_answer(service.parts, "gauge", results, candidates)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Rules:\n\n- Not allowed:\n  - keys in mail\n- tea\n", [("keys in mail", "Not allowed")]),
-        ("## Not allowed\n\n### Mail\n\n- send keys\n", [("send keys", "Not allowed")]),
-        ("# A\n\n## Not allowed\n\n## Fine\n\n- tea\n", [("tea", "Fine")]),
-    ],
-)
+@table("text, expected")
 def test_what_stands_further_above_is_kept_as_long_as_it_holds(text, expected):
     read_ones = dict(read(text))
     for statement, part in expected:
@@ -280,14 +273,7 @@ def test_what_turns_a_statement_is_its_context(text, headings, words, context):
     assert (first.text, " ".join(first.context)) == (words, context)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("## Rejected proposals\n\nThe fee rises to 300 euros in May.\n", "Rejected proposals"),
-        ("## 2019\n\nThe fee is 9 euros.\n", "2019"),
-        ("## Money\n\nThe fee is 9 euros.\n", ""),
-    ],
-)
+@table("text, shown")
 def test_a_heading_that_turns_a_sentence_is_shown_with_it(text, shown):
     passage = SimpleNamespace(
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None

@@ -98,14 +98,7 @@ def test_operators_of_other_engines_are_plain_text(text):
     assert (found.text, found.required, found.exclusions) == (text, (), ())
 
 
-@pytest.mark.parametrize(
-    ("said", "texts"),
-    [
-        ("nothing to search for", ["-", "*", "? !", '"."', '""', '""""', '" "', '-"+"', 'lex: ""']),
-        ("empty", ["", "   ", "\n\t", "\x00", "\ufeff \u200b"]),
-        ("only excludes", ["-legacy"]),
-    ],
-)
+@table("said, texts")
 def test_a_query_without_anything_to_look_for_is_refused(said, texts):
     for text in texts:
         with pytest.raises(QueryError, match=said):

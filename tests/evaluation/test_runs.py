@@ -184,10 +184,7 @@ def test_a_backend_that_cannot_prepare_ends_the_run():
         run_backends([Broken("old", [])], THREE, dataset="d")
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "stable"),
-    [(["a", "b"], ["a", "b"], True), (["a", "b"], ["b", "a"], False), (["a"], [], False)],
-)
+@table("first, second, stable")
 def test_an_answer_is_stable_if_the_repetitions_rank_alike(first, second, stable):
     backend = Listening("old", [], [["z"], ["z"], first, second])
     (run,) = run_backends([backend], golden(question(1)), dataset="d", repeats=2)

@@ -88,10 +88,7 @@ def test_a_title_cannot_break_or_forge_a_citation(title, told):
     assert format_citation(chunk(title=title)) == told
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(0.0, "0:00"), (59.99, "0:59"), (60, "1:00"), (3599.9, "59:59"), (36000, "10:00:00")],
-)
+@table("seconds, told")
 def test_a_clock_rounds_down_to_seconds(seconds, told):
     assert format_clock(seconds) == told
 

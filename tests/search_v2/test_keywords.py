@@ -24,10 +24,7 @@ def chunk(text, name="c1", title="", headings=()):
     return stored(text, name, title=title, heading_path=headings)
 
 
-@pytest.mark.parametrize(
-    "word",
-    ["maxRetries", "rerere.enabled", "XK-320", "snake_case", "__init__", "NASA", "PDFs", "v2"],
-)
+@table("word")
 def test_a_word_with_digits_capitals_or_signs_within_looks_like_a_name(word):
     assert looks_like_name(word)
     for ordinary in ("keys", "Keys", "well-known", "2024", "1,000", "I", "Éclair", ""):
@@ -229,7 +226,7 @@ def nine():
     ("query", "page"),
     [("violin", "music"), ("maxRetries", "retries"), ("night train", "travel"), ("IT", "office")],
 )
-@pytest.mark.parametrize("engine", ["bm25", "fts"])
+@table("engine")
 def test_the_one_file_with_the_words_of_a_query_is_first_and_exact(nine, query, page, engine):
     results = nine.with_settings({"lexical_engine": engine}).search(query)
     assert (results[0].path, results[0].certainty) == (f"{page}.md", "exact")

@@ -104,10 +104,7 @@ def test_frames_in_a_file_beside_a_transcript_belong_to_its_recording():
     assert [line.kind for line in hit.evidence.lines] == ["Audio", "Screen"]
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [("records.jsonl", '{"_id": "talk", "text": "The walrus."}\n'), ("talk", "The walrus.\n")],
-)
+@table("file, text")
 def test_what_is_called_like_a_recording_is_a_document_of_its_own(file, text):
     files = {"zoo/talk.srt": SAID, "zoo/talk.mp4": "\0\0", f"zoo/{file}": text}
     service = service_of(files, transcript_window_seconds=20)

@@ -57,10 +57,7 @@ def test_decoration_around_a_line_is_taken_off(raw):
     assert pairs(f"Sure, here are some:\n{raw}\nHope this helps!") == [("lex", "rotate keys")]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    ["lexical: rotate keys", "rotate keys", "lex rotate keys", "lex:", 'lex: ""', "see lex: a"],
-)
+@table("raw")
 def test_what_is_no_line_is_left_out(raw):
     assert pairs(raw) == []
 
