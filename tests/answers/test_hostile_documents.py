@@ -9,7 +9,7 @@ from catalog.answers import claims as claims_module
 from catalog.answers.answering import answer_question
 from catalog.answers.claims import ClaimReader, check_claim, split_claims
 from catalog.answers.extracting import choose_sentences, rank_candidates
-from catalog.answers.neutralising import GONE, neutralise
+from catalog.answers.neutralising import neutralise
 from catalog.interfaces.terminal import Form, render
 from growth import assert_linear
 from made_results import result
@@ -93,35 +93,7 @@ def test_an_extractive_answer_loads_nothing_either(hostile):
 KNOWN = result(text="See https://docs.example/a?b=1 and [x](https://docs.example/c).", link=None)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("![a](https://e.x/p.png) b", "a b"),
-        ("![a](https://docs.example/c) b", "a b"),
-        ("![a][ref] b", "a b"),
-        ("[here](https://e.x/?q=1) b", "here b"),
-        ("[here](javascript:alert(1)) b", "here b"),
-        ("[here][ref] b", "here b"),
-        (r"![a \[b](https://docs.example/c) b", r"a \[b b"),
-        ("[here](<https://docs.example/c> 't') b", "[here](<https://docs.example/c> 't') b"),
-        ("[source: bank, line 1] Pay [Chunk: 7].", "(source: bank, line 1) Pay (Chunk: 7)."),
-        ("[source: c](https://docs.example/c) b", "[source: c](https://docs.example/c) b"),
-        ("[here](https://docs.example/c>@e.x/p) b", "here b"),
-        ("[here](https://docs.example/c) b", "[here](https://docs.example/c) b"),
-        ("go to https://docs.example/a?b=1.", "go to https://docs.example/a?b=1."),
-        ("go to https://docs.example/a?b=1&q=SECRET.", f"go to {GONE}."),
-        ("go to //e.x/p and www.e.x/q", f"go to {GONE} and {GONE}"),
-        ("go to <https://e.x>", f"go to <{GONE}>"),
-        ("<img src=https://e.x/p.png onerror=alert(1)>a", "a"),
-        ("<a href='x'>a</a> <script>b</script", "a b"),
-        ("[ref]: https://e.x/p", f"[ref]: {GONE}"),
-        ("data:text/html,<b>", GONE),
-        ("Enter the data: a name", "Enter the data: a name"),
-        ("a list[int] of 3 < 4, see [1][2]", "a list[int] of 3 < 4, see [1][2]"),
-        ("at 10:30 the ratio 2:1 holds", "at 10:30 the ratio 2:1 holds"),
-        ("It is so if a <b and c.", "It is so if a < b and c."),  # only spaced
-    ],
-)
+@table("text, expected")
 def test_what_no_cited_source_holds_is_taken_out(text, expected):
     assert neutralise(text, [KNOWN]) == expected
 

@@ -59,18 +59,7 @@ def test_the_prompt_keeps_rules_apart_from_passages_that_are_marked_as_data(writ
     assert "Customers may cancel within 14 days" in passages
 
 
-@pytest.mark.parametrize(
-    ("sentence", "reason"),
-    [
-        (WRONG, "number"),
-        ("Customers may not cancel within 14 days of the order [1].", "negation"),
-        ("Customers may cancel within 14 days of the order [9].", "not a given passage"),
-        ("Customers may cancel within 14 days of the order.", "cites no passage"),
-        ("Customers may cancel within 14 days of the order [2].", ""),
-        ("Elephants are the largest animals on land [1].", "words"),
-        ("See [chunk: 123456] for what customers may do.", "not a given passage"),
-    ],
-)
+@table("sentence, reason")
 def test_a_sentence_that_its_source_does_not_say_is_marked_with_why(written, sentence, reason):
     answer, _ = written(f"{RIGHT} {sentence}")
     good, bad = answer.sentences

@@ -10,6 +10,7 @@ from catalog.library.browse import DocumentCatalog
 from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
 from fakes import open_library
+from tables import table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text()
 METADATA = PAGE.partition("## Metadata")[2].partition("\n## ")[0]
@@ -37,22 +38,10 @@ def listing(tmp_path_factory):
         yield DocumentCatalog(library)
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        ({"filters": ["title=Annual report"]}, {"contracts/report.pdf"}),
-        ({"tags": ["finance", "q3"]}, {"contracts/report.pdf"}),
-        ({"filters": ["source_type=report"]}, {"contracts/report.pdf"}),
-        ({"filters": ["created=2024-05-31"]}, {"contracts/report.pdf"}),
-        ({"filters": ["confidentiality=internal"]}, {"contracts/report.pdf"}),
-        ({"after": "2024-05", "before": "2024-06"}, {"contracts/report.pdf"}),
-        ({"filters": ["source_type=contract"]}, {"contracts/old/lease.txt"}),
-        ({"filters": ["agent_hint=lawyer"]}, {"contracts/report.pdf", "contracts/old/lease.txt"}),
-        ({"filters": {"agent_hint": {"is_empty": True}}}, {"notes.txt"}),
-    ],
-)
+@table("asked, expected")
 def test_the_examples_of_metadata_files_do_what_the_page_says(listing, asked, expected):
-    assert {entry.path for entry in listing.query(dataset="notes", **asked).entries} == expected
+    entries = listing.query(dataset="notes", **asked).entries
+    assert {entry.path for entry in entries} == set(expected)
 
 
 def test_the_forms_of_dates_that_the_page_names_are_read_and_the_one_it_excludes_is_not():

@@ -23,20 +23,7 @@ GEMMA = "google/embeddinggemma-300m"
 ARCTIC = "Snowflake/snowflake-arctic-embed-m-v1.5"
 
 
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        ("snowflake/snowflake-arctic-embed-m-v1.5", ARCTIC),
-        ("/models/snowflake-arctic-embed-m-v1.5/", ARCTIC),
-        (r"C:\models\mdbr-leaf-ir", LEAF),
-        ("embeddinggemma:latest", GEMMA),
-        ("text-embedding-embeddinggemma-300m", GEMMA),
-        ("openai/text-embedding-3-small", "text-embedding-3-small"),
-        ("nomic-embed-text-v2-moe", "nomic-ai/nomic-embed-text-v2-moe"),
-        ("qwen3-embedding", "qwen3-embedding"),  # of Ollama: another size
-        ("mine/snowflake", "mine/snowflake"),
-    ],
-)
+@table("name, published")
 def test_a_known_model_is_known_by_the_names_of_servers_and_folders(name, published):
     assert published_name(name) == published
 

@@ -7,6 +7,7 @@ import pytest
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import Expected
 from catalog.evaluation.golden_files import read_beir
+from tables import table
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -88,23 +89,7 @@ def test_an_unknown_split_is_refused_naming_those_there_are(collection):
         read_beir(collection(), "dev")
 
 
-@pytest.mark.parametrize(
-    ("files", "told"),
-    [
-        ({"qrels": HEADER + "1 d1 1\n"}, r"test\.tsv line 2 is not .*separated by tabs: '1 d1 1'"),
-        ({"qrels": HEADER + "1\td1\t1\n1\td1\t2\n"}, r"test\.tsv line 3: .*'1' judges 'd1' again"),
-        ({"queries": "{"}, r"queries\.jsonl line 1: not JSON: Expecting property name"),
-        ({"queries": '{"id": "1"}'}, r"queries\.jsonl line 1 is not an object with \"_id\" and"),
-        (
-            {"queries": '\n{"_id": "1", "text": 7}'},
-            r"line 2: judged query '1': query: must be text",
-        ),
-        (
-            {"queries": '{"_id": 1, "text": "a"}\n{"_id": "1", "text": "b"}'},
-            r"queries\.jsonl line 2: query '1' has another text in line 1",
-        ),
-    ],
-)
+@table("files, told")
 def test_a_bad_file_is_told_by_its_name_the_line_and_what_is_expected(collection, files, told):
     with pytest.raises(GoldenSetError, match=told) as caught:
         read_beir(collection(**files))

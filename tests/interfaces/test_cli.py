@@ -253,19 +253,10 @@ def test_a_restore_refuses_what_is_no_copy_and_leaves_no_folder_behind(
     assert catalog("status")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("narrowed", "paths"),
-    [
-        (("--doc", "guides/*.md"), {"guides/backup.md"}),
-        (("--filter", "tag=ops"), {"keys.md"}),
-        (("--name", "guides/"), {"guides/backup.md"}),
-        (("--type", "txt"), set()),
-        (("-d", "notes", "--mode", "lexical"), {"keys.md", "guides/backup.md"}),
-    ],
-)
+@table("narrowed, paths")
 def test_a_search_as_json_is_one_object_narrowed_as_told(catalog, shared, narrowed, paths):
     found = json.loads(catalog("search", "keys backups", *narrowed, "--json")[1])
-    assert {one["path"] for one in found["results"]} - {"bread.txt"} == paths
+    assert {one["path"] for one in found["results"]} - {"bread.txt"} == set(paths)
 
 
 def test_get_prints_the_document_or_a_range_of_it(catalog, shared):

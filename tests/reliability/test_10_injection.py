@@ -9,6 +9,7 @@ from catalog.core.errors import CatalogError
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
+from tables import table
 
 SEED = int(os.environ.get("IDX_TEST_SEED", "0")) or 10
 PIECES = (
@@ -56,21 +57,10 @@ def paths(engine, **arguments):
     return {entry["path"] for entry in answer["entries"]}
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ("%", {"percent.md"}),
-        ("_", {"percent.md"}),
-        ("' OR 1=1 --", set()),
-        ("it's; DROP TABLE chunks;--", {"quote.md"}),
-        ("100%", {"percent.md"}),
-        ("1__%", set()),
-        ("*", set()),
-    ],
-)
+@table("value, found")
 def test_a_value_is_looked_for_letter_by_letter(store, value, found):
     held = [{"owner": {"text_match_insensitive": value}}]
-    assert paths(store, filters=held[0]) == found
+    assert paths(store, filters=held[0]) == set(found)
 
 
 @pytest.mark.slow

@@ -154,17 +154,9 @@ def test_the_rarity_of_a_word_falls_from_1_in_one_passage_to_0_at_four_fifths_of
     assert rarity_of(passages, holding) == pytest.approx(rarity, abs=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("rare", "rarity", "share"),
-    [
-        ({"a"}, 1.0, 0.6),  # .8 of the words, which is enough
-        ({"a"}, 0.5, 0.9),  # .4 of the words: 1 - .4 / 4
-        ({"a"}, 0.05, 0.975),  # .04 is less than the .2 that it contains: 1 - .4 / 16
-        ({"b"}, 1.0, 0.975),  # the best hit does not contain the rare word
-    ],
-)
+@table("rare, rarity, share")
 def test_a_best_keyword_hit_with_a_rare_word_counts_as_one_with_most_words(rare, rarity, share):
-    words = {"cover": 0.2, "first": "a", "rare": rare, "rarity": rarity}
+    words = {"cover": 0.2, "first": "a", "rare": set(rare), "rarity": rarity}
     lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, **words)
     hits = adaptive([lexical, ranked("vector", {"a": 0.9, "c": 0.8})], BALANCE)
     both = next(hit for hit in hits if hit.key == "a")

@@ -101,22 +101,7 @@ def test_a_header_names_the_path_and_where_the_snippet_stands(place, path, told)
     assert format_shown_place(shown) == told
 
 
-@pytest.mark.parametrize(
-    ("query", "chars", "snippet", "seconds", "told", "between"),
-    [
-        ("rotate", 20, "Rotate the keys.", (758.0, 763.9), "12:38", "12:38-12:43"),
-        (
-            "console",
-            40,
-            "Rotate the keys.\nIn the console.",
-            (758.0, 770.0),
-            "12:45",
-            "12:38-12:50",
-        ),
-        ("goodbye", 20, "Goodbye then.", (770.0, 785.9), "12:50", "12:50-13:05"),
-        ("rotate", 300, SPOKEN.strip(), (754.2, 785.9), "12:38", "12:34-13:05"),
-    ],
-)
+@table("query, chars, snippet, seconds, told, between")
 def test_a_transcript_is_cited_and_linked_at_the_second_of_the_best_sentence(
     query, chars, snippet, seconds, told, between
 ):

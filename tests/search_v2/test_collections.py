@@ -23,6 +23,7 @@ from catalog.search_v2 import CollectionRetriever, CollectionSearch
 from fakes import DIM, WordEncoder
 from foreign_collection import BOOK, NAME, PASSAGES, fill
 from qdrant_protocol import QdrantProtocol, qdrant_protocol
+from tables import table
 
 
 def add(client: QdrantClient, point_id: int, about: dict[str, Any] | None, text: str) -> None:
@@ -97,23 +98,7 @@ def test_top_k_and_threshold_bound_what_comes_and_low_scores_are_flagged(client)
     assert not search_of(client, low_score_below=0.5).search(PASSAGES[0][0]).low_confidence
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({"source_url": BOOK + "gazebo"}, {1, 2}),
-        ({"source_url": BOOK + "gaz"}, set()),
-        ({"section": "sensor simulation"}, {2}),
-        ({"section": "simulation"}, {2}),
-        ({"page_title": "twin digital"}, {1, 2}),
-        (["page_title=Digital Twin", "section=Physics in Gazebo"], {1}),
-        ({"chunk_index": {">=": 2}}, {2, 3}),
-        ({"chunk_index": 3}, {3}),
-        ({"source_url": [BOOK + "ros2", BOOK + "brain"]}, {0, 3}),
-        ({"source_url": []}, set()),
-        (["source_url!=" + BOOK + "gazebo"], {0, 3}),
-        ({"section": {"is_empty": True}}, set()),
-    ],
-)
+@table("filters, expected", inner=list)
 def test_filters_are_qdrant_s_to_apply(client, filters, expected):
     results = search_of(client).search("Gazebo simulation", top_k=10, filters=filters)
     assert set(texts(results)) == {PASSAGES[index][0] for index in expected}

@@ -15,6 +15,7 @@ from catalog.store.restriction import Restriction
 from catalog.store.schema import document_cards
 from fakes import write
 from stores import open_store, service_of
+from tables import table
 
 ENGINES = [("bm25", "qdrant"), ("fts", "flat")]
 ON = {"router_enabled": True, "router_documents": 2}
@@ -127,17 +128,9 @@ def test_too_few_passages_and_everything_is_searched_after_all(service, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("top_k", [2, 10])
-@pytest.mark.parametrize(
-    ("narrowing", "allowed"),
-    [
-        ({"doc_ids": ["alder.md", "cedar.md", "elm.md"]}, {"alder.md", "cedar.md", "elm.md"}),
-        ({"doc_ids": []}, set()),
-        ({"filters": {"level": "open"}}, {"alder.md", "cedar.md", "damson.md", "elm.md"}),
-        ({"filters": {"section": "Part 1", "level": "closed"}}, {"birch.md"}),
-    ],
-)
+@table("narrowing, allowed")
 def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allowed, mode, top_k):
-    asked = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}
+    asked, allowed = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}, set(allowed)
     assert paths(service.search("birch keys", **asked)) <= allowed
     assert {one.node.chunk.path for one in service.retrieve("birch keys", **asked)} <= allowed
     candidates = CatalogRetriever(service=service, whole=False, **asked).retrieve("birch keys")

@@ -7,15 +7,13 @@ from filelock import FileLock
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from sqlalchemy import update
 
+from catalog.core import errors
 from catalog.core.errors import (
-    ConfigError,
-    DocumentNotFoundError,
     FilterError,
     InputError,
     QueryError,
     StageFailedError,
     UnknownDatasetError,
-    UnknownFieldError,
     UnknownValueError,
 )
 from catalog.core.params import MODES
@@ -215,25 +213,9 @@ def test_a_quoted_word_is_required_and_an_excluded_phrase_kept_out_in_every_mode
         assert len(rest) > 0
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        ({"dataset": "nope"}, UnknownDatasetError),
-        ({"mode": "magic"}, InputError),
-        ({"top_k": 0}, InputError),
-        ({"top_k": True}, InputError),
-        ({"doc_ids": "bread.txt"}, InputError),
-        ({"filters": "color=red"}, UnknownFieldError),
-        ({"filters": {"tags": {"~~": 1}}}, FilterError),
-        ({"query": "  "}, QueryError),
-        ({"expand": True}, ConfigError),
-        ({"sort": "age"}, InputError),
-        ({"docs": "keys.md"}, InputError),
-        ({"docs": ["gone.md"]}, DocumentNotFoundError),
-    ],
-)
+@table("call, error")
 def test_a_bad_call_gets_a_typed_error(service, call, error):
-    with pytest.raises(error):
+    with pytest.raises(getattr(errors, error)):
         service.search(**{"query": "keys", "dataset": "notes", **call})
 
 

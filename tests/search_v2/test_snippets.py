@@ -297,21 +297,7 @@ def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
     assert (got.locator.line_start, got.locator.line_end) == (90, 90)
 
 
-@pytest.mark.parametrize(
-    ("query", "cover"),
-    [
-        ("rotating keys", 1.0),
-        ("How do I rotate a key?", 1.0),  # stop words are none, endings do not matter
-        ("rotate rotated lamps", 0.5),  # different words
-        ("secrets of lamps", 0.5),  # in the heading above
-        ("RTX4090 keys", 0.5),
-        ("month-old keys", 0.5),  # a part of a name is not the name
-        ("Rotate the keys, rotate keys for lamps", 2 / 3),
-        ("lamps swim far", 0.0),
-        ("what is it", 1.0),  # stop words alone
-        ("", 1.0),
-    ],
-)
+@table("query, cover")
 def test_the_cover_is_the_share_of_the_querys_words_that_a_passage_has(query, cover):
     passage = chunk("Keys are rotated every month.", headings=("Secrets",))
     assert cover_of(passage, query) == pytest.approx(cover)

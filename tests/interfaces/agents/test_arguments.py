@@ -4,6 +4,7 @@ import pytest
 
 from catalog.core.filters import parse_filters
 from catalog.interfaces.tools import TOOLS
+from tables import table
 
 
 class Asked:
@@ -93,25 +94,7 @@ def test_filters_may_be_json_text_or_a_list_of_objects(filters):
     assert parse_filters(told["filters"]) == parse_filters(["tag=ops", "page>=3"])
 
 
-@pytest.mark.parametrize(
-    ("tool", "given", "said"),
-    [
-        *((name, {"query": blank}, "the argument query is blank: say what to look for")
-          for name in ("search_chunks", "search", "vsearch", "query") for blank in ("", "\n\t")),
-        *(("search_chunks", {"query": "keys", "top_k": given}, "top_k")
-          for given in ("5.5", "5 or so", "0x5", "true", 5.5, float("nan"), [5], {"least": 5})),
-        *(("search", {"query": "keys", "docs": docs},
-           "docs is empty: leave it out to search all documents") for docs in ("", [" ", ""])),
-        *(("multi_get", {"patterns": given}, "pattern") for given in ("", [], [" "])),
-        ("query", {"query": "keys", "rerank": "perhaps"}, "rerank"),
-        ("get", {"reference": ["a.md", "b.md"]}, "multi_get takes several"),
-        ("get", {"line_strat": 3}, "the argument reference is missing"),
-        ("get", {"line_strat": 3}, "there is no argument 'line_strat'; did you mean line_start?"),
-        ("search_chunks", {"query": "keys", "docs": {"a": 1}, "filters": 3},
-         "docs must be a valid list, not {'a': 1}; "
-         "filters must be a valid list or a valid dictionary, not 3"),
-    ],
-)  # fmt: skip
+@table("tool, given, said")
 def test_what_is_wrong_is_named_and_the_engine_is_not_asked(tool, given, said):
     answer, told = call(tool, **given)
     assert answer.is_error

@@ -255,19 +255,7 @@ def expanded(llm, query="rotate API keys"):
     return [(line.kind, line.text) for line in LexVecSource(llm).expand(query)]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        GOOD,
-        "Sure!\n\n- **lex:** key renewal\n- **vec:** replacing an API key\n"
-        "- **hyde:** Keys are rotated every month.",
-        '{"lex": ["key renewal"], "vec": ["replacing an API key"],'
-        ' "hyde": "Keys are rotated every month."}',
-        '```json\n[{"kind": "lex", "text": "key renewal"},'
-        ' {"kind": "vec", "text": "replacing an API key"},'
-        ' {"kind": "hyde", "text": "Keys are rotated every month."}]\n```',
-    ],
-)
+@table("reply")
 def test_a_plain_reply_is_read_whatever_its_form(reply):
     assert expanded(Scripted(reply=reply)) == [*KINDS, HYDE]
 

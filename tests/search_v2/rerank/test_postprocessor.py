@@ -13,6 +13,7 @@ from catalog.search_v2.nodes import to_passage
 from catalog.search_v2.postprocessors import RerankPostprocessor
 from catalog.store import Database
 from scripted import ScriptedReranker
+from tables import table
 
 
 @pytest.fixture
@@ -169,16 +170,7 @@ def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
         Stage(Failing(error=stop())).rerank(nodes("bad"), "q")
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ([], "0 scores for 1"),
-        ([1.0, 2.0], "2 scores for 1"),
-        ([float("nan")], "not finite"),
-        (["much"], "not a number"),
-        (7, "TypeError"),
-    ],
-)
+@table("answer, said", inner=list)
 def test_the_answer_of_any_reranker_is_checked(answer, said):
     with pytest.raises(RerankError, match=said):
         Stage(Failing(answer=answer)).rerank(nodes("a"), "q")
