@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from answers.conftest import asking
-from catalog.answers.answerable import estimate_answer, read_candidates
+from catalog.answers.answerable import estimate_answer, is_sure, read_candidates
 from catalog.answers.answering import answer_question
 from catalog.answers.extracting import Candidate, choose_sentences, find_conflict, rank_candidates
 from catalog.answers.statements import read_statements
@@ -279,6 +279,13 @@ def test_a_heading_that_turns_a_sentence_is_shown_with_it(text, shown):
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
     assert rank_candidates("how high is the fee", [passage])[0].context == shown
+
+
+def test_an_answer_stands_in_the_first_passage():
+    found = SimpleNamespace(results=[SimpleNamespace(rank=1, certainty=None)])
+    for rank, is_answer in ((1, True), (2, False)):
+        best = candidate("The fee is 9 euros.", 1.0, 0)._replace(n=rank, read_score=4.0)
+        assert is_sure(found, [best, best._replace(read_score=2.0)]) is is_answer
 
 
 def test_a_statement_that_denies_a_part_of_the_best_one_is_shown():
