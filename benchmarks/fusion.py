@@ -38,7 +38,8 @@ from sqlalchemy import select
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.golden import GoldenSet
-from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
+from catalog.evaluation.golden_files import read_golden
+from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from catalog.core.settings import load_settings
-from catalog.evaluation.golden_files import CORPUS, read_beir
+from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library

@@ -25,7 +25,7 @@ import numpy as np
 
 from catalog.core.settings import load_settings
 from catalog.embedding.windows import ModelTokenCounter
-from catalog.evaluation.golden_files import CORPUS, read_beir
+from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer

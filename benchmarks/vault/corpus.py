@@ -19,7 +19,7 @@ from formats import frame, subtitles, written
 from videos import Video, read_videos, rows_of, slug
 
 from catalog.evaluation.golden import GoldenQuery
-from catalog.evaluation.golden_files import CORPUS, read_beir
+from catalog.evaluation.label_files import CORPUS, read_beir
 
 SEED = 20261122
 PAPERS, SECTIONS = 150, 100

@@ -22,7 +22,7 @@ from pathlib import Path
 from corpus import Corpus, Page, sampled
 
 from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet
-from catalog.evaluation.golden_files import read_beir
+from catalog.evaluation.label_files import read_beir
 
 ASKED_BY_TITLE = 10  # queries of each of the four sorts
 EXACT = 50

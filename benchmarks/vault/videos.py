@@ -19,7 +19,7 @@ from pathlib import Path
 
 from formats import Cue, frame_name
 
-from catalog.evaluation.golden_files import CORPUS
+from catalog.evaluation.label_files import CORPUS
 
 FRAMED_VIDEOS, FRAME_SECONDS, AROUND = 25, 30, 15
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][A-Za-z]+(?: (?:[A-Z][A-Za-z]+|panel|tool|menu|bar))*")

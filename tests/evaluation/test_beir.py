@@ -6,7 +6,7 @@ import pytest
 
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import Expected
-from catalog.evaluation.golden_files import read_beir
+from catalog.evaluation.label_files import read_beir
 from tables import table
 
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -56,9 +56,9 @@ def test_the_split_asked_for_is_read(collection):
     assert read_beir(folder, "train").name == "scifact-train"
 
 
-def test_grades_outside_ours_are_brought_in(collection):
-    folder = collection(HEADER + "1\ta\t-1\n1\tb\t10\n1\tc\t99\n")
-    assert labels(folder) == {"1": {"a": 0, "b": 10, "c": 10}}
+def test_grades_below_ours_are_brought_in(collection):
+    folder = collection(HEADER + "1\ta\t-1\n1\tb\t10\n1\tc\t2.0\n")
+    assert labels(folder) == {"1": {"a": 0, "b": 10, "c": 2}}
 
 
 def test_the_first_line_is_kept_when_it_is_no_header(collection):
@@ -97,11 +97,6 @@ def test_a_bad_file_is_told_by_its_name_the_line_and_what_is_expected(collection
         assert word not in str(caught.value)
 
 
-def test_a_judgement_of_an_absent_query_is_refused_by_id(collection):
-    with pytest.raises(GoldenSetError, match="queries"):
-        read_beir(collection(HEADER + "1\td1\t1\n8\td1\t1\n"))
-
-
 @pytest.mark.parametrize("text", ["", "  ", None, 7])
 def test_a_judged_query_that_cannot_be_asked_is_refused_by_id(collection, text):
     folder = collection(queries=json.dumps({"_id": "1", "text": text}))
@@ -110,5 +105,5 @@ def test_a_judged_query_that_cannot_be_asked_is_refused_by_id(collection, text):
 
 
 def test_a_split_that_judges_nothing_is_refused(collection):
-    with pytest.raises(GoldenSetError, match="split 'test' has no judgement"):
+    with pytest.raises(GoldenSetError, match="has no judgement"):
         read_beir(collection(HEADER))

@@ -51,13 +51,6 @@ def loud(query, k):
     print('hello')
     return first(query, k)
 """
-FARM = {  # in BEIR layout
-    "corpus.jsonl": '{"_id": "d0", "title": "The hen", "text": "A hen on the farm."}\n'
-    '{"_id": "d1", "title": "The goat", "text": "A goat in the stable."}\n',
-    "queries.jsonl": '{"_id": "f0", "text": "the hen"}\n{"_id": "f1", "text": "the goat"}\n',
-    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nf0\td0\t2\nf1\td1\t2\nf0\td1\t1\n",
-    "qrels/empty.tsv": "query-id\tcorpus-id\tscore\n",
-}
 ROWS = [
     {
         "id": f"q{n:02}",
@@ -77,9 +70,8 @@ def catalog(tmp_path, monkeypatch, command):
     """Run the command in this process, in a folder that holds ``own_zoo.py``."""
     open_store(ZOO, tmp_path, chunk_size=300).close()
     work = tmp_path / "work"
-    for name, text in (FARM | {"../own_zoo.py": OWN}).items():
-        (work / "farm" / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / "farm" / name).write_text(text)
+    work.mkdir()
+    (work / "own_zoo.py").write_text(OWN)
     monkeypatch.chdir(work)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("catalog.embedding.get_encoder", lambda *_: WordEncoder())
@@ -293,16 +285,6 @@ def test_eval_measures_what_is_named_in_that_order_whatever_a_search_prints(cata
     assert told["runs"][1]["metrics"]["RR@10"] == pytest.approx(1 / 9)
     assert [one["backend"] for one in told["against_last"]] == names[:3]
     assert told["against_last"][1]["difference"] > 0.5
-
-
-def test_a_beir_collection_is_all_that_a_new_home_needs(catalog):
-    asked = ("--mode", "lexical", "--home", "new")
-    code, out, err = catalog("eval", "--beir", "farm", "--json", *asked)
-    assert code == 0, err
-    told = json.loads(out)
-    assert (told["dataset"], told["golden"], told["queries"]) == ("farm", "farm-test", 2)
-    assert told["runs"][0]["metrics"]["Success@1"] == 1
-    assert catalog("search", "the goat", *asked)[0] == 0
 
 
 # reuse

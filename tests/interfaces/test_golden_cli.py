@@ -71,3 +71,19 @@ def test_without_a_dataset_only_the_form_is_checked(catalog, file):
     code, out, _ = catalog("check", file)
     assert code == 1
     assert "asked twice: 'why?'" in out
+
+
+# import and export
+
+
+def test_labels_go_to_other_tools_and_come_back_as_they_were(catalog, file, tmp_path):
+    quepid = tmp_path / "quepid.csv"
+    write(file, {"id": "q001", "query": "rotate", "expected": [{"path": "keys.md", "grade": 3}]})
+    assert catalog("export", file, quepid)[0] == 0
+    assert quepid.read_text() == "query,docid,rating\nrotate,keys.md,3\n"
+    code, out, _ = catalog("import", quepid, tmp_path / "again.jsonl")
+    assert (code, out.partition(": ")[2]) == (0, "1 query; 0 without a label left out\n")
+    assert (tmp_path / "again.jsonl").read_text() == file.read_text()
+    code, _, err = catalog("import", quepid, file)
+    assert code == 1
+    assert "exists" in err

@@ -22,8 +22,8 @@ from catalog.evaluation.answer_metrics import (
 )
 from catalog.evaluation.backends import code_digest, public_settings
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden_files import write_whole
 from catalog.evaluation.metrics import SHOWN_METRICS, score_run
-from catalog.evaluation.report import write_page
 from catalog.evaluation.report_text import format_score, render_template
 from catalog.evaluation.run_records import corpus_digest, record_run, run_key
 from catalog.evaluation.runs import BackendRun, QueryOutcome
@@ -267,9 +267,9 @@ def account(run: EvalRun) -> str:
 def write_answer_report(run: EvalRun, golden: GoldenSet, path: Path) -> None:
     """Write the page in one step; equal runs give equal pages.
 
-    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
+    Raises :class:`~catalog.core.errors.GoldenSetError` if the file cannot be written.
     """
-    write_page(render_template("answers.html.j2", _page(run, golden)), path)
+    write_whole(path, render_template("answers.html.j2", _page(run, golden)))
 
 
 def _page(run: EvalRun, golden: GoldenSet) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ from catalog.core.settings.loading import default_shaping
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.golden_files import read_lines
+from catalog.evaluation.golden_files import read_lines, write_whole
 from catalog.ingest.sync_report import Progress
 from catalog.store import Database
 from catalog.store.chunks import find_root
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
     from catalog.retrieval.search import Searcher
     from catalog.search.dataset_index import LoadedIndex
-
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
@@ -287,7 +286,6 @@ class Backends:
 
     v2's caches are off: a query asked again would seem faster than it is. ``tell`` gets a sentence
     before something that takes long and happens once.
-
     """
 
     def __init__(
@@ -372,9 +370,6 @@ def _parse_changes(spec: str, text: str) -> dict[str, str]:
     if any(not value for value in pairs.values()):
         raise BackendError(f"{spec!r}: write settings as name=value,name=value")
     return pairs
-
-
-_COLUMNS = 6
 
 
 class RecordedBackend(SearchBackend):
@@ -462,17 +457,16 @@ def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Pa
     """
     tag = quote(name, safe="=,-_") or "run"
     path = folder / f"{tag}.run"
+    lines = (
+        f"{query} Q0 {encode_name(document)} {rank} {len(documents) - rank + 1} {tag}\n"
+        for query, documents in lists.items()
+        for rank, document in enumerate(documents, start=1)
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            for query, documents in lists.items():
-                for rank, document in enumerate(documents, start=1):
-                    score = len(documents) - rank + 1
-                    file.write(f"{query} Q0 {_encode_name(document)} {rank} {score} {tag}\n")
     except OSError as error:
         raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
-    except UnicodeEncodeError as error:
-        raise GoldenSetError(f"cannot write {path}: {error}") from error
+    write_whole(path, "".join(lines))
     return path
 
 
@@ -487,18 +481,21 @@ def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        columns = line.split()
-        score = _parse_score(columns)
-        if score is None or not columns[3].lstrip("-").isdecimal():
+        try:
+            query, _, name, rank, score, _ = line.split()
+            position = -float(score), int(rank)
+        except ValueError:
+            position = math.nan, 0
+        if not math.isfinite(position[0]):
             raise GoldenSetError(f"{path} line {number} is not 'query Q0 document rank score tag'")
-        query, document = columns[0], unquote(columns[2])
+        document = unquote(name)
         first = lines.setdefault((query, document), number)
         if first != number:
             raise GoldenSetError(
                 f"{path} line {number}: query {query!r} lists {document!r} again, after line "
                 f"{first}; a run lists each document once for a query"
             )
-        lists.setdefault(query, {})[document] = (-score, int(columns[3]))
+        lists.setdefault(query, {})[document] = position
     return {
         query: [
             (name, -positions[name][0]) for name in sorted(positions, key=positions.__getitem__)
@@ -507,15 +504,6 @@ def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
     }
 
 
-def _encode_name(name: str) -> str:
+def encode_name(name: str) -> str:
+    """Percent-encode white space, which separates the columns of TREC's files."""
     return "".join(quote(char) if char.isspace() or char == "%" else char for char in name)
-
-
-def _parse_score(columns: Sequence[str]) -> float | None:
-    if len(columns) != _COLUMNS:
-        return None
-    try:
-        score = float(columns[4])
-    except ValueError:
-        return None
-    return score if math.isfinite(score) else None

@@ -19,7 +19,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -191,15 +191,11 @@ def gate_detail(result: GateResult) -> str:
 def gate_dict(result: GateResult) -> dict[str, Any]:
     """Return the same as data."""
     return {
-        "gate": result.gate.text,
         "metric": result.gate.metric,
         "form": result.gate.form,
         "limit": result.gate.limit,
-        "failed": result.failed,
-        "difference": result.difference,
-        "low": result.low,
-        "high": result.high,
-        "p": result.p,
+        **asdict(result),
+        "gate": result.gate.text,
     }
 
 

@@ -31,11 +31,13 @@ MAX_GRADE = 10
 _NAMED = 10  # labels or queries in a warning
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """Values of a file that are checked and do not change."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Span(_Frozen):
+class Span(Frozen):
     """The answer's position in the document: its words, or a range.
 
     Offsets are characters of the document's text, ``end`` exclusive; lines are the file's, from 1,
@@ -83,7 +85,7 @@ Grade = Annotated[
 """From 0 to 3, as ``golden check`` notes; other collections' grades go further."""
 
 
-class Expected(_Frozen):
+class Expected(Frozen):
     """One judged document; grade 0 means that it was looked at and does not answer."""
 
     path: str = Field(min_length=1)
@@ -91,7 +93,7 @@ class Expected(_Frozen):
     span: Span | None = None
 
 
-class Nugget(_Frozen):
+class Nugget(Frozen):
     """A part of a right answer, in one sentence; a ``vital`` one is required."""
 
     text: str = Field(min_length=1)
@@ -109,7 +111,7 @@ Person = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\s\x00-\
 Time = Annotated[str, AfterValidator(_read_time)]
 
 
-class Judgement(_Frozen):
+class Judgement(Frozen):
     """One person's grade of a document, with the backends whose lists they had seen.
 
     A ``settled`` one is the decision between people who disagreed.
@@ -124,7 +126,7 @@ class Judgement(_Frozen):
     settled: bool = False
 
 
-class Preference(_Frozen):
+class Preference(Frozen):
     """One person's choice between the lists of two backends, as they were shown.
 
     ``at`` is when they first chose. In mode ``blind`` the names were hidden, in ``interleaved`` the
@@ -148,7 +150,7 @@ def _is_absent(value: object) -> bool:
     return value in (None, "", ())
 
 
-class GoldenQuery(_Frozen):
+class GoldenQuery(Frozen):
     """A question with its judged documents, and the parts of a right answer.
 
     ``expected`` has the labels that count. ``judgements`` are the labels of each person, and

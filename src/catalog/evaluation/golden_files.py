@@ -1,9 +1,4 @@
-"""Labelled queries in files: golden sets as JSON Lines, and BEIR collections.
-
-A golden set has one JSON object on each line: ``id, query, difficulty, kind, expected [{path,
-grade, span?}], filters?, note?``. See ``golden_queries/README.md``. A BEIR collection is a folder
-with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
-"""
+"""Golden sets as JSON Lines, one query on each line: see ``golden_queries/README.md``."""
 
 from __future__ import annotations
 
@@ -23,13 +18,11 @@ from catalog.core.arguments import nearest_name
 from catalog.core.errors import GoldenSetError
 from catalog.core.text import counted
 from catalog.core.user_search import RankedHit, Ranking
-from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet
+from catalog.evaluation.golden import GoldenQuery, GoldenSet
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-
-CORPUS = "corpus.jsonl"
 _SHOWN_PROBLEMS = 20
 _LOCK_SECONDS = 10
 
@@ -64,7 +57,7 @@ def parse_rows(lines: Iterable[str]) -> tuple[list[GoldenQuery], list[str]]:
         except ValidationError as error:
             problems.append(f"line {number}: {describe_problems(error)}")
         except (ValueError, RecursionError) as error:
-            problems.append(f"line {number}: not JSON: {_describe_json(error)}")
+            problems.append(f"line {number}: not JSON: {describe_json(error)}")
         else:
             if row.id in seen:
                 problems.append(f"line {number}: id {row.id!r} occurs in line {seen[row.id]}")
@@ -110,18 +103,27 @@ def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
 
     A query that did not change keeps its line. New queries come last.
     """
-    path = path.resolve() if path.is_symlink() else path
-    draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, "".join(_updated_lines(path, queries)))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step: readers see the old file or the new one, never a part.
+
+    Raises :class:`GoldenSetError`.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text("".join(_updated_lines(path, queries)), encoding="utf-8", newline="")
+        path = path.resolve() if path.is_symlink() else path
+        draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
+        draft.write_text(text, encoding="utf-8", newline="")
         if path.exists():
             shutil.copymode(path, draft)
         draft.replace(path)
-    except OSError as error:
-        with suppress(OSError):
+    except (OSError, ValueError) as error:  # ValueError: no Unicode, or a null character in a path
+        with suppress(OSError, ValueError):
             draft.unlink(missing_ok=True)
-        raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise GoldenSetError(f"cannot write {path}: {reason}") from error
 
 
 def _updated_lines(path: Path, queries: Sequence[GoldenQuery]) -> Iterator[str]:
@@ -159,88 +161,6 @@ def _values(query: GoldenQuery) -> dict[str, Any]:
     return values
 
 
-def read_beir(folder: Path, split: str = "test") -> GoldenSet:
-    """Read the judged queries of a split, in the order of judgements; negative grades become 0.
-
-    Raises :class:`GoldenSetError` naming file and line.
-    """
-    for name in (CORPUS, "queries.jsonl"):
-        if not (folder / name).is_file():
-            raise GoldenSetError(f"{folder} is not a collection in BEIR layout: no {name}")
-    grades_by_query = _read_beir_grades(folder, split)
-    file = folder / "queries.jsonl"
-    texts = _read_beir_queries(file)
-    for query in grades_by_query:
-        if query not in texts:
-            raise GoldenSetError(f"{folder}: judged query {query!r} is not in queries.jsonl")
-    if not grades_by_query:
-        raise GoldenSetError(f"{folder}: split {split!r} has no judgement")
-    queries = []
-    for query, grades in grades_by_query.items():
-        number, text = texts[query]
-        try:
-            expected = tuple(Expected(path=path, grade=grade) for path, grade in grades.items())
-            queries.append(GoldenQuery(id=query, query=text, expected=expected))
-        except ValidationError as error:
-            reason = describe_problems(error)
-            raise GoldenSetError(
-                f"{file} line {number}: judged query {query!r}: {reason}"
-            ) from None
-    return GoldenSet(f"{folder.name}-{split}", tuple(queries))
-
-
-def _read_beir_grades(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    path = folder / "qrels" / f"{split}.tsv"
-    if not path.is_file():
-        splits = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv"))) or "none"
-        raise GoldenSetError(f"no split {split!r} in {folder}; splits: {splits}")
-    grades: dict[str, dict[str, int]] = {}
-    for number, line in _read_beir_lines(path):
-        columns = line.split("\t")
-        if number == 1 and not columns[-1].strip().lstrip("-").isdigit():
-            continue  # the header
-        try:
-            query, document, text = columns
-            grade = min(MAX_GRADE, max(0, int(text)))
-        except ValueError:
-            raise GoldenSetError(
-                f"{path} line {number} is not a query's id, a document's id and a whole number, "
-                f"separated by tabs: {reprlib.repr(line)}"
-            ) from None
-        if grades.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise GoldenSetError(
-                f"{path} line {number}: query {query!r} judges {document!r} again, with another "
-                "grade"
-            )
-    return grades
-
-
-def _read_beir_queries(path: Path) -> dict[str, tuple[int, object]]:
-    """Return line number and text of each query by its id."""
-    texts: dict[str, tuple[int, object]] = {}
-    for number, line in _read_beir_lines(path):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            problem = f"{path} line {number}: not JSON: {_describe_json(error)}"
-            raise GoldenSetError(problem) from None
-        if not isinstance(row, dict) or not {"_id", "text"} <= row.keys():
-            raise GoldenSetError(
-                f'{path} line {number} is not an object with "_id" and "text": {reprlib.repr(row)}'
-            )
-        first, text = texts.setdefault(str(row["_id"]), (number, row["text"]))
-        if text != row["text"]:
-            raise GoldenSetError(
-                f"{path} line {number}: query {row['_id']!r} has another text in line {first}"
-            )
-    return texts
-
-
-def _read_beir_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Return the lines that are not blank, numbered as in the file."""
-    return ((n, line) for n, line in enumerate(read_lines(path), start=1) if line.strip())
-
-
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a JSON Lines file; raise :class:`GoldenSetError` if that fails."""
     try:
@@ -270,7 +190,7 @@ def describe_problem(detail: ErrorDetails, place: Sequence[int | str], known: It
 
 def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
     given, bounds = reprlib.repr(detail["input"]), detail.get("ctx", {})
-    wanted = _WANTED.get(detail["type"].rpartition("_")[0])
+    wanted = _WANTED.get(detail["type"].partition("_")[0])
     match detail["type"]:
         case "missing":
             return "is missing"
@@ -296,7 +216,6 @@ def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
 _WANTED = {
     "string": "text",
     "int": "a whole number",
-    "int_from": "a whole number",
     "float": "a number",
     "finite": "a number",
     "bool": "true or false",
@@ -304,12 +223,12 @@ _WANTED = {
     "list": "a list",
     "dict": "an object",
     "model": "an object",
-    "model_attributes": "an object",
 }
-"""What pydantic's types of errors want, by the type without its last word."""
+"""What pydantic's types of errors want, by the first word of the type."""
 
 
-def _describe_json(error: ValueError | RecursionError) -> str:
+def describe_json(error: ValueError | RecursionError) -> str:
+    """Describe on one line why a text is not JSON."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} (character {error.pos + 1:,})"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
-from catalog.core.errors import InputError
 from catalog.core.settings.loading import flatten
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import ALPHA, PipelineComparison
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import Expected, GoldenQuery
+from catalog.evaluation.golden_files import write_whole
 from catalog.evaluation.metrics import PRIMARY
 from catalog.evaluation.report_charts import (
     delta_chart,
     delta_side,
     interval_axis,
     interval_mark,
-    latency_chart,
 )
 from catalog.evaluation.report_text import (
     View,
-    compile_words,
     cut_excerpt,
     format_difference,
     format_filters,
@@ -65,23 +61,8 @@ def write_report(
     created: datetime,
     gates: Sequence[GateResult] = (),
 ) -> None:
-    """Write the report; raises like :func:`write_page`."""
-    write_page(render_report(comparison, created=created, gates=gates), path)
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write a page in one step: readers see the old file or the new one, never a part.
-
-    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
-    """
-    unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        unfinished.write_bytes(page.encode())
-        unfinished.replace(path)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        with contextlib.suppress(OSError, ValueError):
-            unfinished.unlink(missing_ok=True)
-        raise InputError(f"cannot write the report {path}: {error}") from error
+    """Write the report in one step; raise :class:`GoldenSetError` if that fails."""
+    write_whole(path, render_report(comparison, created=created, gates=gates))
 
 
 def build_page(
@@ -92,7 +73,6 @@ def build_page(
     anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
     before, after = comparison.baseline, comparison.candidate
     runs = (before, after)
-    times = [[ms for outcome in run.outcomes.values() for ms in outcome.ms] for run in runs]
     axis = interval_axis(row.test for row in comparison.metrics)
     strata_axis = interval_axis(stratum.test for stratum in comparison.strata)
     losses = [delta for delta in comparison.deltas if delta.delta < -TIE][:LARGEST]
@@ -126,7 +106,6 @@ def build_page(
             for row in comparison.strata
         ],
         "deltas": delta_chart(comparison.deltas, anchors),
-        "latency": latency_chart((before.name, times[0]), (after.name, times[1])),
         "badges": [badge(3), badge(0), badge(None)],
         "losses": views([delta.query for delta in losses]),
         "wins": views([delta.query for delta in wins]),
@@ -175,15 +154,14 @@ def query_view(
     found = (enumerate(run.documents(query.id), start=1) for run in (baseline, candidate))
     before, after = ({path: rank for rank, path in ranks} for ranks in found)
     grades = {label.path: label.grade for label in query.expected}
-    words = None if brief else compile_words(query.query)
     is_comparable = not any(outcome.error for outcome in outcomes)
     left = [
         _row(path, rank, grades, _departure(path, after) if is_comparable else _UNMOVED)
-        for path, rank in _top(before)
+        for path, rank in islice(before.items(), SHOWN)
     ]
     right = [
         _row(path, rank, grades, _arrival(rank, path, before) if is_comparable else _UNMOVED)
-        for path, rank in _top(after)
+        for path, rank in islice(after.items(), SHOWN)
     ]
     labels = [label for label in query.expected if label.grade > 0]
     old, new = (None, None) if scores is None else scores
@@ -199,8 +177,8 @@ def query_view(
         "candidate": "" if new is None else format_score(new),
         "delta": "" if delta is None else format_difference(delta),
         "side": "" if delta is None else delta_side(delta),
-        "left": _column(baseline.name, outcomes[0], left, words, brief),
-        "right": _column(candidate.name, outcomes[1], right, words, brief),
+        "left": _column(baseline.name, outcomes[0], left, None if brief else query.query),
+        "right": _column(candidate.name, outcomes[1], right, None if brief else query.query),
         "lines": _lines(before, after, grades),
         "labels": [_label(label, before, after) for label in labels[:_MAX_LABELS]],
         "unlisted": max(0, len(labels) - _MAX_LABELS),
@@ -216,10 +194,6 @@ def badge(grade: int | None) -> View:
         return {"kind": "wrong", "text": "0", "description": "judged: does not answer"}
     description = f"judged: answers, grade {grade}"
     return {"kind": "relevant", "text": str(grade), "description": description}
-
-
-def _top(ranks: Mapping[str, int]) -> list[tuple[str, int]]:
-    return list(ranks.items())[:SHOWN]
 
 
 def _row(path: str, rank: int, grades: Mapping[str, int], move: tuple[str, str, str]) -> View:
@@ -267,7 +241,7 @@ def _lines(
 ) -> list[View]:
     """Return lines between the first ten documents of both lists, relevant documents on top."""
     lines = []
-    for path, new in _top(after):
+    for path, new in islice(after.items(), SHOWN):
         old = before.get(path)
         if old is not None and old <= SHOWN:
             way = "same" if old == new else "up" if old > new else "down"
@@ -280,17 +254,16 @@ def _column(
     name: str,
     outcome: QueryOutcome,
     rows: Sequence[View],
-    words: re.Pattern[str] | None,
-    brief: bool,
+    query: str | None,
 ) -> View:
     hits: list[View] = []
-    if outcome.answer is not None and not brief:
+    if outcome.answer is not None and query is not None:
         best = outcome.answer.best_hits
-        hits = [_hit(row, best[row["path"]], words) for row in rows]
+        hits = [_hit(row, best[row["path"]], query) for row in rows]
     return {"name": name, "error": shorten(outcome.error), "rows": rows, "hits": hits}
 
 
-def _hit(row: View, hit: RankedHit, words: re.Pattern[str] | None) -> View:
+def _hit(row: View, hit: RankedHit, query: str) -> View:
     times = "" if hit.times is None else "{:g}–{:g} s".format(*hit.times)
     return {
         "rank": row["rank"],
@@ -300,7 +273,7 @@ def _hit(row: View, hit: RankedHit, words: re.Pattern[str] | None) -> View:
         "certainty": shorten(hit.certainty, 20),
         "score": "" if hit.score is None else f"{hit.score:.4g}",
         "badge": row["badge"],
-        "excerpt": cut_excerpt(hit.text, words),
+        "excerpt": cut_excerpt(hit.text, query),
         "explain": [shorten(line, 200) for line in hit.explain[:_MAX_EXPLAIN_LINES]],
     }
 

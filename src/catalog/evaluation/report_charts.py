@@ -10,12 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalog.evaluation.comparison import QueryDelta
-from catalog.evaluation.metrics import timing
-from catalog.evaluation.report_text import View, format_difference, format_ms, format_score, shorten
+from catalog.evaluation.report_text import View, format_difference, format_score, shorten
 from catalog.evaluation.significance import TIE, PairedTest
 
-_BINS = 48
-_MIN_MS = 0.01
 _MAX_TICKS = 5
 
 
@@ -113,69 +110,6 @@ def _bar(delta: QueryDelta, anchor: str, axis: Axis, x: float) -> View:
             f"{format_difference(delta.delta)})"
         ),
     }
-
-
-def latency_chart(
-    baseline: tuple[str, Sequence[float]], candidate: tuple[str, Sequence[float]]
-) -> View | None:
-    """Return histograms of named milliseconds on one logarithmic axis, with equal scales.
-
-    ``None`` if neither was timed.
-    """
-    timed = [(*baseline, False), (*candidate, True)]
-    timed = [row for row in timed if row[1]]
-    all_ms = [max(ms, _MIN_MS) for _, times, _ in timed for ms in times]
-    if not all_ms:
-        return None
-    low, high = math.log10(min(all_ms)) - 0.05, math.log10(max(all_ms)) + 0.05
-    shares = [_bin_shares(times, low, high) for _, times, _ in timed]
-    tallest = max(map(max, shares))
-    width = 100 / _BINS
-    rows = []
-    for (name, times, is_candidate), parts in zip(timed, shares, strict=True):
-        summary = timing(times)
-        assert summary is not None
-        median, most = format_ms(summary.p50), format_ms(summary.p95)
-        row = {
-            "name": name,
-            "is_candidate": is_candidate,
-            "bins": [
-                (round(number * width, 3), round(width, 3), round(100 * part / tallest, 2))
-                for number, part in enumerate(parts)
-                if part
-            ],
-            "p50": _log_position(summary.p50, low, high),
-            "p95": _log_position(summary.p95, low, high),
-            "description": f"{name}: half within {median}, 95 % within {most}",
-        }
-        rows.append(row)
-    return {"rows": rows, "ticks": _log_ticks(low, high)}
-
-
-def _bin_shares(times: Sequence[float], low: float, high: float) -> list[float]:
-    counts = [0] * _BINS
-    for ms in times:
-        part = (math.log10(max(ms, _MIN_MS)) - low) / (high - low)
-        counts[min(int(part * _BINS), _BINS - 1)] += 1
-    return [number / len(times) for number in counts]
-
-
-def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    factors = (1, 2, 5) if high - low < 2 else (1,)
-    values = [
-        factor * 10.0**power
-        for power in range(math.floor(low), math.ceil(high) + 1)
-        for factor in factors
-    ]
-    return [
-        (_log_position(ms, low, high), f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
-        for ms in values
-        if low <= math.log10(ms) <= high
-    ]
-
-
-def _log_position(ms: float, low: float, high: float) -> float:
-    return _position(math.log10(max(ms, _MIN_MS)), low, high)
 
 
 def _position(value: float, low: float, high: float) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from catalog.retrieval.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -17,8 +19,6 @@ NOT_KNOWN = "not known"
 NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 EXCERPT_CHARS = 400
 _SCANNED_CHARS = 20_000
-_MAX_WORDS = 40
-_PREFIX_CHARS = 4  # from this length on a query's word also marks longer words that begin with it
 
 # Control characters, lone surrogates, noncharacters, and marks of text direction.
 _UNSHOWABLE = re.compile(
@@ -30,12 +30,6 @@ _DIRECTION_MARKS = frozenset(
 )
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.-]{1,80}")
-_WORDS_OF_GRAMMAR = """
-a an and any are as at be been but by can could did do does for from get had has have how i if in
-into is it its me my no not of on or shall should so some than that the their them then there these
-they this to was we were what when where which who why will with would you your
-"""
-_FUNCTION_WORDS = frozenset(_WORDS_OF_GRAMMAR.split())
 
 
 def make_showable(text: str) -> str:
@@ -178,22 +172,7 @@ def format_filters(filters: Any) -> str:
     return shorten(str(filters))
 
 
-def compile_words(query: str) -> re.Pattern[str] | None:
-    """Compile a pattern of the query's words; function words only if there are no other words."""
-    words = dict.fromkeys(word.casefold() for word in re.findall(r"\w+", make_showable(query)))
-    chosen = [word for word in words if word not in _FUNCTION_WORDS] or list(words)
-    if not chosen:
-        return None
-    options = "|".join(
-        re.escape(word) + (r"\w*" if len(word) >= _PREFIX_CHARS else "")
-        for word in chosen[:_MAX_WORDS]
-    )
-    return re.compile(rf"(?<!\w)(?:{options})(?!\w)", re.IGNORECASE)
-
-
-def cut_excerpt(
-    text: str, words: re.Pattern[str] | None, limit: int = EXCERPT_CHARS
-) -> tuple[tuple[str, bool], ...]:
+def cut_excerpt(text: str, query: str, limit: int = EXCERPT_CHARS) -> tuple[tuple[str, bool], ...]:
     """Cut out the part of a passage with most of the query's words; blanks become one space.
 
     Returns its pieces, each with whether it is one of the words. The excerpt has at most ``limit``
@@ -201,39 +180,23 @@ def cut_excerpt(
     empty text gives no pieces.
     """
     flat = make_showable(" ".join(text[:_SCANNED_CHARS].split()))
-    matches = list(words.finditer(flat)) if words is not None else []
-    start = _best_start(matches, flat, limit)
-    pieces = _mark_words(flat[start : start + limit], words)
-    if start and pieces:
-        pieces = [("… ", False), *pieces]
-    if start + limit < len(flat) or len(text) > _SCANNED_CHARS:
-        pieces.append((" …", False))
-    return tuple(pieces)
-
-
-def _best_start(matches: Sequence[re.Match[str]], flat: str, limit: int) -> int:
-    """Return where to cut: before the densest run of distinct words, the earliest of ties."""
-    if len(flat) <= limit:
-        return 0
-    best, most = 0, 0
-    for index, first in enumerate(matches):
-        start = max(0, min(first.start() - limit // 6, len(flat) - limit))
-        inside: set[str] = set()
-        for match in matches[index:]:
-            if match.end() > start + limit:
-                break
-            inside.add(match.group().casefold())
-        if len(inside) > most:
-            best, most = start, len(inside)
-    blank = flat.find(" ", best, best + limit // 6) if best else -1
-    return best if blank < 0 else blank + 1
-
-
-def _mark_words(text: str, words: re.Pattern[str] | None) -> list[tuple[str, bool]]:
-    pieces: list[tuple[str, bool]] = []
-    end = 0
-    for match in words.finditer(text) if words is not None else ():
-        pieces += [(text[end : match.start()], False), (match.group(), True)]
-        end = match.end()
-    pieces.append((text[end:], False))
-    return [piece for piece in pieces if piece[0]]
+    words = query_words(query, language_of_words(flat))
+    matches, start, margin = words.matches(flat), 0, limit // 6
+    if len(flat) > limit and matches:
+        ends = [match.end for match in matches]
+        runs = (
+            matches[at : bisect_right(ends, match.start + limit - margin)]
+            for at, match in enumerate(matches)
+        )
+        densest = max(filter(None, runs), key=words.rank, default=matches)
+        start = max(0, min(densest[0].start - margin, len(flat) - limit))
+        blank = flat.find(" ", start, start + margin) if start else -1
+        start = blank + 1 or start
+    pieces, at, end = [("… " if start else "", False)], start, start + limit
+    for match in matches:
+        if at <= match.start and match.end <= end:
+            pieces += [(flat[at : match.start], False), (flat[match.start : match.end], True)]
+            at = match.end
+    is_cut = end < len(flat) or len(text) > _SCANNED_CHARS
+    pieces += [(flat[at:end], False), (" …" if is_cut else "", False)]
+    return tuple(piece for piece in pieces if piece[0])

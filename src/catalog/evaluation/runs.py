@@ -66,14 +66,6 @@ class BackendRun:
         return () if answer is None else answer.documents
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    answer: Ranking | None
-    ms: float
-    error: str
-    forbidden: int = 0
-
-
 def run_backends(
     backends: Sequence[SearchBackend],
     golden: GoldenSet,
@@ -111,7 +103,7 @@ def run_backends(
     paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
     rename, wholes = _own_names(documents, folders), [dict[str, None]() for _ in backends]
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
-    attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
+    attempts: list[dict[str, list[QueryOutcome]]] = [{} for _ in backends]
     live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
     progress.start(len(golden) * len(depths))
     for turn, depth in enumerate(depths):
@@ -137,14 +129,14 @@ def run_backends(
 
 def _attempt(
     backend: SearchBackend, query: GoldenQuery, dataset: str, top_k: int, clock: Clock
-) -> _Attempt:
+) -> QueryOutcome:
     started = clock()
     answer, error = None, ""
     try:
         answer = backend.search(query, dataset=dataset, top_k=top_k)
     except (Exception, SystemExit) as failure:  # noqa: BLE001 - this query's failure, recorded
         error = f"{type(failure).__name__}: {failure}"
-    return _Attempt(answer, (clock() - started) * 1000, error)
+    return QueryOutcome(answer, ms=((clock() - started) * 1000,), error=error)
 
 
 def _own_names(documents: Collection[str], folders: Sequence[str]) -> _Rename:
@@ -169,8 +161,8 @@ def _own_names(documents: Collection[str], folders: Sequence[str]) -> _Rename:
 
 
 def _as_labelled(
-    attempt: _Attempt, query: GoldenQuery, rename: _Rename, paths: Collection[str] | None
-) -> _Attempt:
+    attempt: QueryOutcome, query: GoldenQuery, rename: _Rename, paths: Collection[str] | None
+) -> QueryOutcome:
     """Return the attempt with the dataset's names and only with allowed documents.
 
     Labelled documents stand for passages with the same text.
@@ -184,13 +176,13 @@ def _as_labelled(
     return replace(attempt, answer=answer.as_judged(query.grades), forbidden=forbidden)
 
 
-def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:
+def _to_outcome(deep: QueryOutcome, *timed: QueryOutcome) -> QueryOutcome:
     error = next((attempt.error for attempt in (deep, *timed) if attempt.error), "")
     answers = [attempt.answer for attempt in timed if attempt.answer is not None]
     lists = {tuple(hit.path for hit in answer.hits) for answer in answers}
     return QueryOutcome(
         answer=None if error else deep.answer,
-        ms=tuple(attempt.ms for attempt in timed if not attempt.error),
+        ms=tuple(ms for attempt in timed if not attempt.error for ms in attempt.ms),
         stages_ms=tuple(answer.stages_ms for answer in answers),
         error=error,
         stable=len(lists) == 1 if len(timed) > 1 and not error else None,

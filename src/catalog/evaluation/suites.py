@@ -15,13 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from catalog.core.errors import CatalogError, GoldenSetError, StoreDamagedError
 from catalog.core.filters import Op, check_fields, condition, parse_filters
 from catalog.core.params import Mode
 from catalog.core.results import SearchResult, SearchResults
-from catalog.evaluation.golden_files import describe_problem
+from catalog.evaluation.golden import Frozen
+from catalog.evaluation.golden_files import describe_problem, read_lines
 from catalog.ingest.readers.metadata import is_web_address
 from catalog.ingest.sync_report import Progress, Silent
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
@@ -42,10 +43,6 @@ _FRESH = {"query_cache_size": 0, "cache_ttl_seconds": 0}  # no caches of earlier
 _UNCUT = {"similarity_threshold": 0.0, "token_budget": 0}
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
 def _is_condition(form: Any) -> Any:
     try:
         tree = parse_filters(form)
@@ -60,7 +57,7 @@ Condition = Annotated[Any, AfterValidator(_is_condition)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class SuiteLimits(_Frozen):
+class SuiteLimits(Frozen):
     """The limits of the criteria; shares and means are from 0 to 1."""
 
     queries: Share = 0.9
@@ -72,7 +69,7 @@ class SuiteLimits(_Frozen):
     stable: Share = 1.0
 
 
-class SuiteQuery(_Frozen):
+class SuiteQuery(Frozen):
     """A question and the sources it should find, each in a form of :func:`parse_filters`.
 
     Some passage of each of ``expected`` must be found. Passages of ``also`` are right as well, but
@@ -105,7 +102,7 @@ class SuiteQuery(_Frozen):
         return self.kind != "non-existent"
 
 
-class ValidationSuite(_Frozen):
+class ValidationSuite(Frozen):
     """Questions with unique ids, and how they are asked.
 
     ``top_k`` and ``threshold`` are those of the settings by default. ``score`` is what thresholds
@@ -141,12 +138,8 @@ class ValidationSuite(_Frozen):
 def read_suite(path: Path) -> ValidationSuite:
     """Read a suite; raise :class:`GoldenSetError` that names every wrong value and its query."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        raw = tomllib.loads("\n".join(read_lines(path)))
         return ValidationSuite.model_validate({"name": path.stem, **raw})
-    except OSError as error:
-        raise GoldenSetError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise GoldenSetError(f"{path} is not UTF-8 text: {error}") from error
     except ValidationError as error:
         raise GoldenSetError("\n  ".join((f"{path}:", *_problems(error, raw)))) from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -13,6 +13,7 @@ from catalog.core.text import counted
 from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
+from catalog.evaluation.report_text import shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
 from catalog.evaluation.significance import Interval, PairedTest, mean_interval, paired_test
 from catalog.store.eval_runs import EvalRun
@@ -211,7 +212,7 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
     elif not difference.changed:
         yield "same configuration and code; the corpus or the depth changed"
     for name, (old, new) in difference.changed.items():
-        yield f"  {name}: {_short(old)} → {_short(new)}"
+        yield f"  {name}: {shorten(str(old), 40)} → {shorten(str(new), 40)}"
     yield _row("metric", "before", "after", "difference", "95 % interval", "p (Holm)", "w/t/l")
     for metric, test in difference.tests.items():
         yield _test_row(metric, test, _p(difference.adjusted[metric]))
@@ -293,8 +294,3 @@ def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def _when(run: EvalRun) -> str:
     return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:16]}…"

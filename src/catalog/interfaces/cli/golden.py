@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from catalog.core.errors import InputError
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
@@ -37,6 +38,11 @@ app = typer.Typer(
 )
 judge_app = typer.Typer(help="Show the judgements of people.", no_args_is_help=True)
 GoldenFile = Annotated[Path, Argument(help="Labelled queries, JSON Lines.")]
+ForeignFile = Annotated[Path, Argument(help="Labels as another tool has them.")]
+TopicsOption = Annotated[
+    Path | None,
+    Option(help="TREC only: the queries' texts, tab-separated or JSON Lines."),
+]
 _MOST = 3  # grade of a document that is about exactly what was asked
 EXAMPLE = "book"  # dataset and preset of the example
 
@@ -67,6 +73,44 @@ def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = Non
     if problems:
         complain(f"{file}: {counted(len(problems), 'problem')}")
         raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    context: typer.Context, file: ForeignFile, to: GoldenFile, queries: TopicsOption = None
+) -> None:
+    """Make a set of Quepid's CSV, of OpenSearch's judgement list, or of TREC's qrels.
+
+    Examples:
+        catalog golden import quepid.csv notes.jsonl
+        catalog golden import qrels.txt notes.jsonl --queries topics.tsv
+    """
+    from catalog.evaluation import golden_files, label_files
+
+    settings_for(context)  # refuses a bound process
+    if to.exists():
+        raise InputError(f"{to} exists: give another name")
+    golden, left_out = label_files.read_labels(file, queries)
+    golden_files.save_golden(to, golden.queries)
+    say(f"{to}: {counted(len(golden), 'query')}; {left_out} without a label left out")
+
+
+@app.command("export")
+def export(
+    context: typer.Context, file: GoldenFile, to: ForeignFile, queries: TopicsOption = None
+) -> None:
+    """Write the labels of a set as Quepid's CSV or, with --queries, as TREC's qrels.
+
+    Examples:
+        catalog golden export notes.jsonl quepid.csv
+        catalog golden export notes.jsonl qrels.txt --queries topics.tsv
+    """
+    from catalog.evaluation import golden_files, label_files
+
+    settings_for(context)  # refuses a bound process
+    label_files.write_labels(golden := golden_files.read_golden(file), to, queries)
+    filtered = sum(query.filters is not None for query in golden)
+    say(f"{to}: {counted(len(golden), 'query')}; the filters of {filtered} have no place there")
 
 
 @app.command("calibrate")

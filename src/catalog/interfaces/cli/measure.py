@@ -163,10 +163,6 @@ def compare(
 def evaluate(
     context: typer.Context,
     golden: Annotated[Path | None, _GOLDEN] = None,
-    beir: Path | None = Option(
-        None, "--beir", help="A collection in BEIR layout; indexed if needed."
-    ),
-    split: str = Option("test", help="Of that collection."),
     dataset: DatasetOption = None,
     mode: list[str] | None = Option(
         None, "--mode", help="lexical, vector or hybrid; may be repeated; all by default."
@@ -189,28 +185,22 @@ def evaluate(
         catalog eval --golden notes.jsonl --each-stage
     """
     from catalog.evaluation.golden import find_label_warnings
-    from catalog.evaluation.golden_files import read_beir, read_golden
+    from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import score_run
     from catalog.evaluation.summary import table_dict, table_lines
 
     if context.invoked_subcommand is not None:
-        if any(context.params[name] for name in ("golden", "beir", "dataset", "json")):
+        if any(context.params[name] for name in ("golden", "dataset", "json")):
             raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
         return
     if each_stage and (mode or backend):
         raise typer.BadParameter("it names the searches itself", param_hint="--each-stage")
     specs = _specs(mode, backend)
-    if golden is not None and beir is None:
-        queries = read_golden(golden)
-    elif beir is not None and golden is None:
-        queries = read_beir(beir, split)
-    else:
-        raise typer.BadParameter("give either --golden or --beir")
-    with open_library(context, make_store=beir is not None) as library:
-        if beir is None:
-            name = library.chosen_dataset(dataset)
-        else:
-            _index_collection(library, beir, name := dataset or beir.resolve().name)
+    if golden is None:
+        raise typer.BadParameter("give labelled queries", param_hint="--golden")
+    queries = read_golden(golden)
+    with open_library(context) as library:
+        name = library.chosen_dataset(dataset)
         specs = _stage_specs(library) if each_stage else specs
         job = Measurement(library, name, queries, top_k, repeats, runs)
         records = job.earlier(specs) if reuse else {}
@@ -254,25 +244,6 @@ def _stage_specs(library: Library) -> list[str]:
         complain(f"reranking is left out: {error}")
     changes += [f"{name}={not getattr(rag, name)}" for name in switches]
     return ["lexical", "vector", *(f"v2:{change}".lower() for change in changes), "v2"]
-
-
-def _index_collection(library: Library, folder: Path, dataset: str) -> None:
-    from catalog.core.errors import InputError
-    from catalog.evaluation.golden_files import CORPUS
-    from catalog.library.indexing import Indexer
-    from catalog.store.chunks import list_datasets
-
-    corpus = (folder / CORPUS).resolve()
-    with library.database.read() as connection:
-        roots = {stored.name: stored.root for stored in list_datasets(connection)}
-    if roots.get(dataset) and Path(roots[dataset]) != corpus:
-        raise InputError(
-            f"dataset {dataset!r} was made from {roots[dataset]}: use another --dataset"
-        )
-    with TerminalProgress() as progress:
-        report = Indexer(library).build(corpus, dataset, progress=progress)
-    for told in [*report.notes, *(f"{one.path}: {one.reason}" for one in report.failed[:5])]:
-        complain(told)
 
 
 class Measurement(NamedTuple):

@@ -347,16 +347,8 @@ _STATUS: tuple[tuple[int, tuple[type[errors.CatalogError], ...]], ...] = (
     (404, (errors.DocumentNotFoundError, errors.UnknownDatasetError)),
     (400, (errors.InputError,)),
     (409, (errors.ConfigError,)),
-    (
-        503,
-        (
-            errors.StoreBusyError,
-            errors.StoreUnreachableError,
-            errors.EngineLockedError,
-            errors.ServingError,
-        ),
-    ),
-    (503, (errors.LLMBusyError, errors.LLMTimeoutError)),
+    (503, (errors.StoreBusyError, errors.StoreUnreachableError, errors.EngineLockedError)),
+    (503, (errors.ServingError, errors.LLMBusyError, errors.LLMTimeoutError)),
     (502, (errors.LLMError,)),
 )
 _MAX_MESSAGE = 2000  # characters, of one that may repeat an address

@@ -14,7 +14,7 @@ from catalog.core.user_search import RankedHit
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import pool_hits
 from catalog.evaluation.judging import credit_teams, preference_tests, team_draft
-from catalog.evaluation.report_text import compile_words, cut_excerpt, format_ms
+from catalog.evaluation.report_text import cut_excerpt, format_ms
 from catalog.interfaces.server.http import http_status
 from catalog.interfaces.server.page.bench import (
     LEGS,
@@ -85,7 +85,6 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     rankings = [bench.rank(asked[side], asked["dataset"], question)[0] for side in "ab"]
     is_seen = asked["mode"] == "open" or asked["by"] in _judges(question, asked)
     own = {one.path: one for one in question.judgements if one.by == asked["by"]}
-    words = compile_words(question.query)
     hits = list(pool_hits(rankings, (), 2 * TOP))
     documents = tuple(hit.path for hit in hits)
     names = (asked["a"], asked["b"])
@@ -98,7 +97,7 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
         "documents": [
             {
                 "path": hit.path,
-                "excerpt": cut_excerpt(hit.text, words),
+                "excerpt": cut_excerpt(hit.text, question.query),
                 "own": own.get(hit.path),
                 "known": question.grades.get(hit.path) if is_seen else None,
             }
@@ -214,7 +213,6 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
         names.reverse()
     found = (bench.rank(name, asked["dataset"], question) for name in names)
     rankings, errors, times = zip(*found, strict=True)
-    words = compile_words(question.query)
     hits = [list(ranking.best_hits.values())[:TOP] for ranking in rankings]
     has_text = not is_hidden or all(hit.text for side in hits for hit in side)
     view: View = {"question": question.query, "sides": [], "list": [], "since": max(times)}
@@ -224,14 +222,16 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
         left, right = ([hit.path for hit in side] for side in hits)
         drafted = team_draft(left, right, lambda: bool(secrets.randbelow(2)))[:TOP]
         teams = tuple(side for _, side in drafted)
-        view["list"] = [_hit(by_path[path], words, with_text=has_text) for path, _ in drafted]
+        view["list"] = [
+            _hit(by_path[path], question.query, with_text=has_text) for path, _ in drafted
+        ]
     else:
         for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True):
             stages = [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()]
             told: View = {"name": name, "error": error, "stages": stages}
             if is_hidden:
                 told = {"name": "", "error": error and "this search failed", "stages": ()}
-            parts = [_hit(hit, words, with_text=has_text) for hit in side]
+            parts = [_hit(hit, question.query, with_text=has_text) for hit in side]
             view["sides"].append({**told, "hits": parts, "paths": [hit.path for hit in side]})
         for leg in () if is_hidden else LEGS:  # the rank of each document by it alone
             documents = bench.rank(leg, asked["dataset"], question)[0].documents
@@ -245,5 +245,5 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new
     return view
 
 
-def _hit(hit: RankedHit, words: Any, *, with_text: bool = True) -> View:
-    return {"hit": hit, "excerpt": cut_excerpt(hit.text, words) if with_text else ()}
+def _hit(hit: RankedHit, query: str, *, with_text: bool = True) -> View:
+    return {"hit": hit, "excerpt": cut_excerpt(hit.text, query) if with_text else ()}

@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any
 from urllib.parse import urlencode
 
 from catalog.core.dates import format_timestamp
@@ -145,20 +144,13 @@ def runs_report(bench: Bench, before: str, after: str) -> str:
                 golden = one
     if golden is None:
         raise InputError(f"no golden set here has the questions of run {runs[0].id}")
-    backends = [
-        RecordedBackend(
-            f"{run.backend} ({run.id})",
-            run.lists,
-            dict(run.identity),
-            run if run.labels == golden.digest else None,  # which requires the same labels
-        )
-        for run in runs
-    ]
+    backends = []
+    for run in runs:
+        same = run if run.labels == golden.digest else None  # which requires the same labels
+        name = f"{run.backend} ({run.id})"
+        backends.append(RecordedBackend(name, run.lists, dict(run.identity), same))
     depth, database = min(run.top_k for run in runs), bench.library.database
-
-    def allowed(query: Any) -> frozenset[str] | None:
-        return find_allowed_documents(database, dataset, query)
-
+    allowed = partial(find_allowed_documents, database, dataset)
     done = run_backends(backends, golden, dataset=dataset, top_k=depth, repeats=0, allowed=allowed)
     comparison = compare_runs(done[0], done[1], golden, allowed)
     return render_report(comparison, created=datetime.now(UTC))
