@@ -333,7 +333,7 @@ class Backends:
         base, _, changes = spec.partition(":")
         if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
-            settings: dict[str, Any] = {**_parse_changes(spec, changes), **no_cache}
+            settings: dict[str, Any] = {**parse_changes(spec, changes), **no_cache}
             return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
@@ -365,7 +365,7 @@ def public_settings(settings: BaseModel, left_out: set[str] = _SECRETS) -> dict[
     }
 
 
-def _parse_changes(spec: str, text: str) -> dict[str, str]:
+def parse_changes(spec: str, text: str) -> dict[str, str]:
     pairs = dict(part.partition("=")[::2] for part in text.split(",") if part)
     if any(not value for value in pairs.values()):
         raise BackendError(f"{spec!r}: write settings as name=value,name=value")

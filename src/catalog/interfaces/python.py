@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from catalog.core.arguments import check_names, takes
+from catalog.core.arguments import check_names, parameter_names, takes
 from catalog.core.errors import InputError
-from catalog.core.params import BrowseParams, GetParams
+from catalog.core.params import BrowseParams, GetParams, SearchParams
 from catalog.core.settings import get_settings
 from catalog.ingest.sync_report import SyncReport
 from catalog.interfaces.calls import get_lines
@@ -24,6 +24,7 @@ from catalog.retrieval.shared import shared_service
 if TYPE_CHECKING:
     from catalog.core.results import CatalogPage
     from catalog.evaluation.comparison import PipelineComparison
+    from catalog.evaluation.losses import Loss
     from catalog.library.get import DocumentLines
     from catalog.library.library import Library
 
@@ -113,6 +114,34 @@ def compare(
     name = library.chosen_dataset(dataset)
     job = Measurement(library, name, queries, top_k, repeats, is_shown=show_progress)
     return job.compare(baseline, candidate)
+
+
+def why(
+    query: str, doc: str, *, text: str | None = None, pipeline: Any = None, **params: Any
+) -> Loss:
+    """Return which step of a search lost the document ``doc``, or its rank, like ``catalog why``.
+
+    ``text`` are words of it that a result should hold, and ``params`` are those of a search. A
+    ``pipeline`` is another search, as for :func:`compare`, of which only dataset and top_k can be
+    given. The result's ``change`` is the smallest one that brings the document back.
+
+    Examples:
+        >>> from catalog.search_v2 import why
+        >>> why("how often do keys change", "keys.md", dataset="notes").rank
+        1
+    """
+    from catalog.evaluation import observed
+    from catalog.evaluation.golden import Span
+    from catalog.evaluation.why import explain_loss
+
+    library = _own_library("why")
+    if pipeline is not None:
+        check_names(params, {"dataset": (), "top_k": ()})
+        name, top_k = library.chosen_dataset(params.get("dataset")), params.get("top_k") or 10
+        return observed.explain_pipeline(library.database, name, pipeline, query, doc, top_k)
+    span = None if text is None else Span(text=text)
+    check_names(params, parameter_names(SearchParams))
+    return explain_loss(shared_service().parts, SearchParams(query, **params), doc, span)
 
 
 def remove(dataset: str, doc: str | None = None) -> Removal:

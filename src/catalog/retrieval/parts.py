@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
@@ -241,15 +241,20 @@ class StageLog:
     """Collect stage reports; with ``strict`` a failure or fallback raises at once.
 
     ``on_stage`` gets each report as soon as its step ends: names and times, and a note for people.
+    ``lists`` has what each step left, best first, in the order of the steps: hits of a leg and of
+    fusion, passages from then on. Logs that were forked share it.
     """
 
     def __init__(self, *, strict: bool = False, on_stage: OnStage | None = None) -> None:
         self.strict, self._on_stage = strict, on_stage
         self.reports: list[StageReport] = []
+        self.lists: dict[str, Sequence[Any]] = {}
 
     def fork(self) -> StageLog:
         """Return an empty log of the same strictness, for work that may be repeated."""
-        return StageLog(strict=self.strict, on_stage=self._on_stage)
+        log = StageLog(strict=self.strict, on_stage=self._on_stage)
+        log.lists = self.lists
+        return log
 
     @contextmanager
     def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:

@@ -268,9 +268,10 @@ def _gather(
 
     def choose(found: list[Passage]) -> list[Passage]:
         kept: Sequence[Passage] = in_order(found) if half_life > 0 else found
+        stages.lists["recency"] = kept
         if rag.chunk_selection == "keyword":
-            kept = select_by_keyword(kept, question.text)
-        kept = keep_distinct(kept) if request.distinct else kept
+            kept = stages.lists["keyword"] = select_by_keyword(kept, question.text)
+        kept = stages.lists["distinct"] = keep_distinct(kept) if request.distinct else kept
         return keep_few_of_each(kept, cap, shares_of(parts, kept, cap))
 
     if request.expand and query.is_typed:
@@ -310,6 +311,7 @@ def _gather(
         kept = {one.chunk.seq for one in selected}
         kept |= set([one.chunk.seq for one in whole if one.chunk.seq not in kept][:missing])
         selected = [one for one in whole if one.chunk.seq in kept]
+    stages.lists["limit"] = selected
     with stages.run("select") as notes:
         shown = "any" if missing > 0 or not cap else cap
         notes.append(f"{len(selected)} of {len(ranked.passages)} kept, {shown} per document")
@@ -381,6 +383,8 @@ def find(
                 others = [ranked for ranked in lists if ranked.leg != useless]
                 lists = others if any(ranked.hits for ranked in others) else lists
         fused = fuse_lists(lists, rag, waiting, balance, is_single=len(runs) == 1)
+        stages.lists |= {one.leg if one.is_own else f"{one.leg} expanded": one.hits for one in runs}
+        stages.lists["fusion"] = fused
         text = own[0][1].query.text if own else ""
         # BM25 ranks plain words well by itself, but ignores signs.
         has_signs = any(not word.isalpha() for word in within.containing or keywords_of(text))
@@ -406,6 +410,7 @@ def find(
             if is_preferred:
                 known, loose = parts.known_languages, question.loose
                 passages = prefer_words(found, text, scale, known, within.containing, loose)
+            stages.lists["words first"] = passages
             selected = choose(passages)
             if len(selected) >= enough:
                 break
@@ -499,7 +504,7 @@ def refine(
         with stages.run("rerank", survives=CatalogError) as notes:
             text, cached = query.about(request.mode), parts.rerank_cache
             done = rerank_passages(passages, text, parts.reranker, cached, options)
-            passages = done.passages
+            passages = stages.lists["rerank"] = done.passages
             notes.append(done.note)
             if done.error is not None:  # it stopped; scores until then count
                 raise done.error
@@ -516,12 +521,14 @@ def refine(
     if request.threshold > 0:
         with stages.run("threshold") as notes:
             before, passages = len(passages), keep_relevant(passages, request.threshold)
+            stages.lists["threshold"] = passages
             notes.append(f"{len(passages)} of {before} kept")
-    passages = passages[: request.top_k]
+    passages = stages.lists["top_k"] = passages[: request.top_k]
     if rag.token_budget:
         with stages.run("token budget") as notes:
             before, counter = len(passages), parts.library.model.encoder.counter
             passages = keep_within_budget(passages, rag.token_budget, counter)
+            stages.lists["token budget"] = passages
             notes.append(f"{len(passages)} of {before} kept")
     asked = query.words, rag.snippet_chars, query.phrases
     passages = [

@@ -1,8 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, with settings ``IDX_RAG_V2__*``.
 
 One import for all of it: the verbs as functions (``index``, ``search``, ``ask``, ``get``,
-``browse``, ``compare``, ``remove``, ``generate``) and every LlamaIndex part. A name is loaded when
-it is first used, from its own room, also where that is above this one.
+``browse``, ``compare``, ``why``, ``remove``, ``generate``) and every LlamaIndex part. A name is
+loaded when it is first used, from its own room, also where that is above this one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.interfaces.python import get as get
     from catalog.interfaces.python import index as index
     from catalog.interfaces.python import remove as remove
+    from catalog.interfaces.python import why as why
     from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
     from catalog.search_v2.collections import CollectionSearch as CollectionSearch
     from catalog.search_v2.ingestion import ChunkSplitter as ChunkSplitter
@@ -59,7 +60,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
 _NAMES = {
     "answers.answering": "ask",
     "answers.generating": "generate",
-    "interfaces.python": "browse compare get index remove",
+    "interfaces.python": "browse compare get index remove why",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
     "search_v2.ingestion": "ChunkSplitter DatasetVectorStore IngestionPipelineBuilderV2",
     "search_v2.ingestion_places": "EmbeddingPrefixTransform",

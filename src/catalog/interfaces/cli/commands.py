@@ -43,6 +43,7 @@ GROUPS = {
     },
     "Measure": {
         "compare": "measure:compare",
+        "why": "decide:why",
         "eval": "measure:eval_app",
         "golden": "golden:app",
         "judge": "golden:judge_app",

@@ -1,0 +1,520 @@
+"""Why a search lost a document: the step that lost it, and the smallest change that brings it back.
+
+A search leaves a list after each of its steps (``StageLog.lists``). A document is found if one of
+its passages is among the ``top_k`` results; with quoted words, one that holds them whole, or else
+all that hold a part of them. The step that lost it is the last one that moved its best passage from
+the first ``top_k`` places to a later one, or out of the list. What was never among them was cut by
+``top_k``. If a leg does not even find passages by their own text, the leg is named instead; so it
+is if a deeper list of it would have been enough.
+
+Changes are tried one by one, by searches, and the first that brings the document back is kept:
+those for the step come before others, small ones before large ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from catalog.core.errors import CatalogError, DocumentNotFoundError
+from catalog.core.filters import And, Condition, parse_filters
+from catalog.core.params import SearchParams
+from catalog.core.scope import Scope
+from catalog.evaluation.losses import STEPS, Change, GoldenLosses, Loss, LossShare, StepRank
+from catalog.evaluation.metrics import overlap
+from catalog.evaluation.significance import bootstrap_interval
+from catalog.library.get import resolve_documents
+from catalog.retrieval.query_words import query_words
+from catalog.retrieval.request import SearchRequest, for_agent
+from catalog.retrieval.search import Found, find_passages
+from catalog.retrieval.snippets import Passage
+from catalog.store.chunks import find_by_path, find_root, load_chunks
+from catalog.store.embedding_cache import find_unembedded
+from catalog.store.lexical.languages import stop_words
+from catalog.store.manifest import entries
+from catalog.store.restriction import Restriction, allowed_seqs
+
+if TYPE_CHECKING:
+    from catalog.core.documents import Chunk
+    from catalog.evaluation.golden import GoldenSet, Span
+    from catalog.ingest.sync_report import Progress
+    from catalog.retrieval.parts import SearchParts
+
+_LEGS = {"lexical": "words", "vector": "meaning"}
+_UNREAD = "words first"  # the list of the fused passages that were read, sorted by their words
+_DEEP = 1_000  # passages, the most that a search returns
+_STRETCHES, _STRETCH, _NEAR = 3, 200, 5  # of a passage, characters, and places to be found at
+_WORDS_TRIED, _SHORTEST = 12, 3
+
+
+def explain_loss(
+    parts: SearchParts, params: SearchParams, document: str, span: Span | None = None
+) -> Loss:
+    """Return the step of a search that lost a document, or its rank, and a change that helps.
+
+    ``document`` is any name that outputs show; with several documents the best one counts. A
+    ``span`` says which part of it answers. A document that the params' role may not see is told
+    like one that does not exist. Raises like a search.
+
+    >>> explain_loss(parts, SearchParams("rotate keys", top_k=1), "keys.md").step  # doctest: +SKIP
+    'top_k'
+    """
+    params = for_agent(params, parts.settings)
+    dataset, seen = parts.library.seen_datasets(params.role, params.dataset)
+    try:
+        ids = resolve_documents(parts.database, dataset, [document], seen=seen)
+    except DocumentNotFoundError as error:
+        find_passages(parts, params)  # a call that is wrong otherwise says so
+        reason, change = str(error), None
+        if seen.is_all and isinstance(dataset, str):
+            reason, change = _why_missing(parts, dataset, document, error)
+        return Loss(params.query, document, "index", None, (), reason, change)
+    return _Case(parts, params, document, ids, span).explain()
+
+
+def explain_golden(
+    parts: SearchParts, params: SearchParams, golden: GoldenSet, progress: Progress
+) -> GoldenLosses:
+    """Explain each relevant document that a search with these params does not find.
+
+    ``params.query`` is replaced by each query, and its filters by the query's. Takes tens of
+    searches for each lost document. A query's share of a step is that of its relevant documents.
+    """
+    losses, found, steps = list[Loss](), list[float](), list[dict[str, float]]()
+    documents, asked = 0, golden.answerable
+    progress.start(len(asked))
+    for query in asked:
+        mine = replace(params, query=query.query, filters=query.filters or params.filters)
+        told = [
+            explain_loss(parts, mine, label.path, label.span)
+            for label in query.expected
+            if label.grade > 0
+        ]
+        lost, by_step = [one for one in told if one.step is not None], dict[str, float]()
+        for one in lost:
+            assert one.step is not None
+            by_step[one.step] = by_step.get(one.step, 0.0) + 1 / len(told)
+        losses += lost
+        documents += len(told)
+        found.append(1 - len(lost) / len(told))
+        steps.append(by_step)
+        progress.advance(1, "explaining")
+    shares = []
+    for step in STEPS:
+        if count := sum(one.step == step for one in losses):
+            values = [by_step.get(step, 0.0) for by_step in steps]
+            mean = float(np.mean(values))
+            shares.append(LossShare(step, count, mean, bootstrap_interval(values)))
+    shares.sort(key=lambda one: -one.share)
+    recall = float(np.mean(found)) if found else 0.0
+    return GoldenLosses(tuple(losses), documents, len(asked), recall, tuple(shares))
+
+
+def _why_missing(
+    parts: SearchParts, dataset: str, name: str, error: DocumentNotFoundError
+) -> tuple[str, Change | None]:
+    """Return why a document is not in the dataset, and what to do about it, if that is known."""
+    with parts.database.read() as connection:
+        root = find_root(connection, dataset)
+        noted = entries(connection, dataset, name).get(name)
+    if noted is not None:
+        return f"{name} was read without a document: {noted.reason or 'no text'}.", None
+    if root and (Path(root) / name).is_file():
+        reason = f"{name} is in {root}, and the last run did not index it."
+        return reason, Change(f"run 'catalog index update --dataset {dataset}'")
+    return f"{error}.", None
+
+
+class _Try(NamedTuple):
+    text: str
+    params: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+class _Look(NamedTuple):
+    """A search: the document's places after each step, and among the results."""
+
+    found: Found
+    ranks: Mapping[str, int | None]
+    rank: int | None
+
+    def of(self, leg: str) -> int | None:
+        """Return the best place in the lists of a leg, the user's own and expanded ones."""
+        places = (self.ranks.get(name) for name in (leg, f"{leg} expanded"))
+        return min((place for place in places if place), default=None)
+
+
+class _Case:
+    """One document of one search."""
+
+    def __init__(
+        self,
+        parts: SearchParts,
+        params: SearchParams,
+        document: str,
+        ids: Sequence[str],
+        span: Span | None,
+    ) -> None:
+        self.parts, self.params, self.document, self.ids = parts, params, document, ids
+        passages = list(self._passages())
+        whole = [one for one in passages if self._holds(one, span) == _WHOLE]
+        partly = [one for one in passages if self._holds(one, span)]
+        self.wanted = whole or partly or passages
+        self.is_cut = not whole and bool(partly)  # then all of its parts are wanted
+        self.unknown = "" if whole or partly else "The quoted words are not in it. "
+        self.seqs = frozenset(one.seq for one in self.wanted)
+
+    def explain(self) -> Loss:
+        """Return the step that lost the document, or its rank, and the change that helps."""
+        look, step, reason = self.look(), None, ""
+        request = look.found.request
+        if look.rank is None:
+            step, reason = self._step(look)
+        reason = f"{self.unknown}{reason}"
+        sizes = {name: len(one) for name, one in look.found.stages.lists.items()}
+        listed = () if step == "filter" else look.ranks
+        ranks = tuple(StepRank(_told(name), look.ranks[name], sizes[name]) for name in listed)
+        change = None if step is None else self._change(step, look)
+        return Loss(request.query.original, self.document, step, look.rank, ranks, reason, change)
+
+    def look(self, settings: Mapping[str, Any] | None = None, **params: Any) -> _Look:
+        """Search with other settings and params."""
+        parts = self.parts
+        if settings:
+            parts = parts.with_settings(settings)
+            parts.__dict__["query_vectors"] = self.parts.query_vectors  # with its cache
+        found = find_passages(parts, replace(self.params, **params))
+        ranks = {name: self._place(one) for name, one in found.stages.lists.items()}
+        shown = [self._place(found.passages, {one.seq}) for one in self.wanted]
+        places = [place for place in shown if place is not None]
+        is_found = len(places) == len(shown) if self.is_cut else places
+        rank = (max if self.is_cut else min)(places) if is_found else None
+        return _Look(found, ranks, rank)
+
+    def _place(self, listed: Iterable[Any], seqs: AbstractSet[int] | None = None) -> int | None:
+        wanted = self.seqs if seqs is None else seqs
+        places = (at for at, one in enumerate(listed, 1) if not wanted.isdisjoint(_seqs(one)))
+        return next(places, None)
+
+    def _passages(self) -> Iterator[Chunk]:
+        by_dataset: dict[str, list[str]] = {}
+        for one in self.ids:
+            by_dataset.setdefault(one.partition(":")[0], []).append(one)
+        with self.parts.database.read() as connection:
+            for dataset, ids in by_dataset.items():
+                seqs = allowed_seqs(connection, Restriction(dataset, Scope.of(ids)))
+                here = [] if seqs is None else seqs.tolist()
+                yield from load_chunks(connection, dataset, here, damaged=[]).values()
+
+    def _holds(self, chunk: Chunk, span: Span | None) -> int:
+        """Return whether a passage holds the span whole, a part of it, or nothing (0)."""
+        if span is None or (span.text and _one_line(span.text) in _one_line(chunk.text)):
+            return _WHOLE
+        place, start, end = chunk.locator, span.start, span.end
+        if span.text is not None and start is None:
+            start = self._texts[chunk.source_doc_id].find(span.text)
+            end = start + len(span.text) if start >= 0 else None
+        mine: tuple[Any, Any] = (chunk.start_offset, chunk.end_offset - 1)
+        theirs: tuple[Any, Any] = (start, None if end is None else end - 1)
+        if end is None and span.time_start is not None:
+            mine, theirs = (place.time_start, place.time_end), (span.time_start, span.time_end)
+        elif end is None:
+            mine, theirs = (place.line_start, place.line_end), (span.line_start, span.line_end)
+        if None in mine or None in theirs:
+            return 0
+        if mine[0] <= theirs[0] and theirs[1] <= mine[1]:
+            return _WHOLE
+        return _PART * overlap(mine, theirs)
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        texts = {}
+        with self.parts.database.read() as connection:
+            for one in self.ids:
+                dataset, _, path = one.partition(":")
+                document = find_by_path(connection, dataset, path)
+                texts[one] = "" if document is None else document.text
+        return texts
+
+    def _step(self, look: _Look) -> tuple[str, str]:
+        """Return the step that lost the document, and a sentence about it."""
+        request, k = look.found.request, look.found.request.top_k
+        if reason := self._forbidden(request):
+            return "filter", reason
+        if self.is_cut:
+            return "passage", f"The quoted words are in {len(self.wanted)} passages, in parts."
+        legs = [leg for leg in _LEGS if request.mode in (leg, "hybrid")]
+        best = min((place for leg in legs if (place := look.of(leg))), default=None)
+        if best is None and self.parts.rag.router_enabled:
+            without = self.look({"router_enabled": False})
+            if any(map(without.of, legs)):
+                return "route", ""
+        blamed = self._crossing(look, best, k) if best is not None else None
+        if blamed in (None, "fusion", "top_k"):
+            broken = {leg: told for leg in legs if (told := self._broken(leg, look, k))}
+            if broken and (best is None or len(broken) < len(legs)):
+                leg, told = next(iter(broken.items()))
+                return ("words" if leg == "lexical" else "meaning"), told
+        if blamed is None:
+            lost = "words and meaning" if len(legs) > 1 else "words"
+            lost = "meaning" if legs == ["vector"] else lost
+            return lost, self._unlike(look, legs)
+        shallow = [leg for leg in legs if look.of(leg) is None]
+        if blamed == "fusion" and shallow and self.look(self._deeper(20)).rank is not None:
+            return _LEGS[shallow[0]], self._unlike(look, legs)
+        return blamed, self._unlike(look, legs) if blamed == "top_k" else ""
+
+    def _crossing(self, look: _Look, before: int, k: int) -> str:
+        """Return the last step that moved the document beyond the first ``k``."""
+        blamed: str | None = None
+        for name, after in look.ranks.items():
+            if name.partition(" ")[0] in _LEGS:
+                continue
+            step = "fusion" if name in (_UNREAD, "distinct") else name
+            if after is None:
+                left = "fusion" if before <= k and blamed is None else blamed
+                return (left or "top_k") if name in (_UNREAD, "top_k") else step
+            blamed = None if after <= k else step if before <= k else blamed
+            before = after
+        return blamed or "top_k"
+
+    def _forbidden(self, request: SearchRequest) -> str:
+        """Return which condition forbids the passages, "" if none does."""
+        query, within = request.query, request.restriction
+        bound = replace(within, without=query.exclusions, containing=query.required)
+        if self._allowed(bound):
+            return ""
+        if not self._allowed(within):
+            return "Its documents are left out before the search."
+        if not self._allowed(replace(within, without=query.exclusions)):
+            return f"It has an excluded word: {', '.join(query.exclusions)}."
+        return f"It does not have the quoted words: {', '.join(query.required)}."
+
+    def _allowed(self, within: Restriction) -> bool:
+        with self.parts.database.read() as connection:
+            for dataset in {one.partition(":")[0] for one in self.ids} & {*within.datasets}:
+                seqs = allowed_seqs(connection, within.of(dataset))
+                if seqs is None or not self.seqs.isdisjoint(seqs.tolist()):
+                    return True
+        return False
+
+    def _broken(self, leg: str, look: _Look, k: int) -> str:
+        """Return why a leg that did not find the passages among the first ``k`` never could."""
+        if (place := look.of(leg)) is not None and place <= k:
+            return ""
+        dataset = look.found.request.restriction.dataset
+        for report in look.found.stages.reports:
+            if (report.name, report.status) == (leg, "failed"):
+                return f"The search by {_LEGS[leg]} failed: {report.note}."
+        if leg == "vector":
+            with self.parts.database.read() as connection:
+                if find_unembedded(connection, dataset, self.seqs) == self.seqs:
+                    return "Its passages have no vector yet: run 'catalog index update'."
+        elif unsearched := self._unsearched(look):
+            return f"The index does not search {unsearched!r}, which the document has."
+        text = self.wanted[0].text
+        starts = range(0, max(1, len(text) - _STRETCH), max(1, len(text) // _STRETCHES))
+        probes = [re.sub(r"\W+", " ", text[at : at + _STRETCH]).strip() for at in starts]
+        probes = [probe for probe in probes if len(probe.split()) > _NEAR][:_STRETCHES]
+        off: dict[str, Any] = {"rerank": False, "expand": False, "similarity_threshold": 0.0}
+        places = [self.look(query=probe, mode=leg, **off).of(leg) for probe in probes]
+        found = sum(place is not None and place <= _NEAR for place in places)
+        size = len(look.found.stages.lists.get(leg, ()))
+        if probes and 2 * found < len(probes) and size > 2 * _NEAR:
+            return f"By {_LEGS[leg]} it is not even found by its own text: rebuild the index."
+        return ""
+
+    def _unsearched(self, look: _Look) -> str:
+        """Return a word of both query and passage that the keyword index leaves out."""
+        request = look.found.request
+        here = {word.casefold() for one in self.wanted for word in _words(one.text)}
+        shared = [word for word in _words(request.query.text) if word.casefold() in here]
+        known = stop_words("english") | stop_words("german")
+        shared = [word for word in shared if word.casefold() not in known]
+        engine = self.parts.lexical(request.restriction.dataset)
+        counts = engine.document_counts(shared)[1] if shared else []
+        return next((word for word, count in zip(shared, counts, strict=True) if not count), "")
+
+    def _unlike(self, look: _Look, legs: Sequence[str]) -> str:
+        """Return at which place each leg has it, and the words that its best passage lacks."""
+        told = []
+        for leg in legs:
+            place, size = look.of(leg), len(look.found.stages.lists.get(leg, ()))
+            at = f"{place}" if place else f"not among the first {size}"
+            told.append(f"by {_LEGS[leg]} {at}")
+        request = look.found.request
+        words = [one for one in _words(request.query.text) if one.casefold() not in _COMMON]
+        lacking = [one for one in dict.fromkeys(words) if not self._has(one)]
+        lacks = f"; its passages lack {', '.join(lacking)}" if lacking else ""
+        return f"{', '.join(told)}{lacks}.".capitalize()
+
+    def _has(self, word: str) -> bool:
+        wanted = query_words(word)
+        return any(wanted.matches(one.text) for one in self.wanted)
+
+    def _change(self, step: str, look: _Look) -> Change | None:
+        """Return the first change that brings the document back."""
+        for text, params, settings in self._tries(step, look):
+            if step == "passage":
+                return Change(text, None, params, settings)
+            with suppress(CatalogError):  # these settings or this query do not allow the change
+                if (rank := self.look(settings, **params).rank) is not None:
+                    return Change(text, rank, params, settings)
+        return None
+
+    def _deeper(self, factor: int) -> dict[str, int]:
+        return {name: min(1000, getattr(self.parts.rag, name) * factor) for name in _DEPTHS}
+
+    def _tries(self, step: str, look: _Look) -> Iterator[_Try]:
+        rag, request = self.parts.rag, look.found.request
+        each = [self._deeper(factor) for factor in (2, 4, 10, 20)]
+        depths = [
+            _Try(", ".join(f"{name}={it}" for name, it in one.items()), settings=one)
+            for one in each
+        ]
+        if step == "filter":
+            yield from self._fewer_conditions(request)
+        elif step == "passage":
+            yield self._longer_passages()
+            return
+        elif step == "route":
+            yield _Try("router_enabled=false", settings={"router_enabled": False})
+        elif step == "recency":
+            yield _Try("recency_half_life_days=0", {"recency_half_life_days": 0.0})
+        elif step == "keyword":
+            yield _Try("chunk_selection=fused", settings={"chunk_selection": "fused"})
+        elif step == "limit":
+            for cap in (*range(rag.max_chunks_per_doc + 1, 11), 0):
+                yield _Try(f"max_chunks_per_doc={cap}", settings={"max_chunks_per_doc": cap})
+        elif step == "rerank":
+            for weight in (0.5, 0.25) if rag.rerank_blend == "linear" else ():
+                share = round(rag.rerank_weight * weight, 3)
+                yield _Try(f"rerank_weight={share}", settings={"rerank_weight": share})
+            yield _Try("without reranking", {"rerank": False})
+        elif step == "threshold":
+            least = self.look(similarity_threshold=0.0, top_k=_DEEP).found.passages
+            mine = [one.relevance or 0.0 for one in least if not self.seqs.isdisjoint(_seqs(one))]
+            lower = int(100 * max(mine, default=0.0)) / 100
+            yield _Try(f"similarity_threshold={lower}", {"similarity_threshold": lower})
+        elif step == "token budget":
+            for size in (2 * rag.token_budget, 4 * rag.token_budget, 0):
+                yield _Try(f"token_budget={size}", settings={"token_budget": size})
+        elif step == "top_k":
+            yield from self._more_results(request.top_k, 2 * request.top_k)
+        elif step in ("words", "meaning", "words and meaning"):
+            yield from depths
+            yield from self._other_weights(look)
+        elif step == "fusion":
+            yield from self._other_weights(look)
+        yield from self._other_words(request)
+        yield from self._other_weights(look)
+        yield from self._more_results(request.top_k, _DEEP)
+        if not request.rerank:
+            yield _Try("rerank", {"rerank": True}, {"rerank_candidates": 20})
+        yield from depths
+
+    def _fewer_conditions(self, request: SearchRequest) -> Iterator[_Try]:
+        given = {name: getattr(self.params, name) for name in _CONDITIONS}
+        given = {name: value for name, value in given.items() if value is not None}
+        tree = parse_filters(given.get("filters"))
+        for left_out in tree.parts if isinstance(tree, And) else ():
+            kept = And(tuple(one for one in tree.parts if one is not left_out))  # type: ignore[union-attr]
+            told = (
+                f"{left_out.field}{left_out.op}{left_out.value}"
+                if isinstance(left_out, Condition)
+                else "one condition"
+            )
+            yield _Try(f"without {told}", {"filters": kept})
+        for name, value in given.items():
+            yield _Try(f"without {name}={value}", {name: None})
+        plain = request.query.original
+        for word in request.query.exclusions:
+            plain = re.sub(rf'(?:\S*[-\u2212]"?|\bNOT\s+"?){re.escape(word)}"?', " ", plain)
+        if plain != request.query.original:
+            yield _Try("without the excluded words", {"query": " ".join(plain.split())})
+        if request.query.required:
+            yield _Try("without the quotes", {"query": re.sub(r'["“”„«»]', " ", plain)})
+        yield _Try("without any condition", dict.fromkeys(given))
+
+    def _longer_passages(self) -> _Try:
+        """Return the overlap at which neighbouring passages hold the quoted words whole."""
+        counter, rag = self.parts.library.model.encoder.counter, self.parts.rag
+        joint = sum(len(counter.spans(one.text)) for one in self.wanted)
+        overlap_ = min(joint, 4096)
+        size = max(rag.chunk_size, 2 * overlap_ + 1)
+        settings = {"chunk_overlap": overlap_, "chunk_size": min(size, 8192)}
+        told = ", ".join(f"{name}={value}" for name, value in settings.items())
+        return _Try(f"index again with {told}", settings=settings)
+
+    def _more_results(self, least: int, most: int) -> Iterator[_Try]:
+        rank = self.look(top_k=min(most, _DEEP)).rank
+        if rank is not None and rank > least:
+            yield _Try(f"top_k={rank}", {"top_k": rank})
+
+    def _other_weights(self, look: _Look) -> Iterator[_Try]:
+        """Yield more weight for the leg that has the document, in steps; at last, it alone."""
+        if look.found.request.mode != "hybrid":
+            yield _Try("mode hybrid", {"mode": "hybrid"})
+            return
+        places = {leg: look.of(leg) or _DEEP for leg in _LEGS}
+        leg = min(places, key=places.__getitem__)
+        name = "lexical_weight" if leg == "vector" else "vector_weight"
+        for factor in (0.5, 0.25, 0.1):
+            weight = round(getattr(self.parts.rag, name) * factor, 3)
+            yield _Try(f"{name}={weight}", settings={name: weight})
+        yield _Try(f"mode {leg}", {"mode": leg})
+
+    def _other_words(self, request: SearchRequest) -> Iterator[_Try]:
+        """Yield the query with one of the document's headings' words, or rarest words."""
+        if request.query.is_typed:
+            return
+        engine = self.parts.lexical(request.restriction.dataset)
+        one = self.wanted[0]
+        asked = {word.casefold() for word in _words(request.query.original)}
+        named = [*_words(" ".join((one.title, *one.heading_path))), *_words(one.text)]
+        words = list({word.casefold(): word for word in reversed(named)}.values())[::-1]
+        words = [one for one in words if one.isalpha() and one.casefold() not in asked | _COMMON]
+        counts = engine.document_counts(words)[1] if words else []
+        known = [(count, word) for count, word in zip(counts, words, strict=True) if count]
+        rare = [word for _, word in sorted(known, key=lambda pair: pair[0])]
+        of_name = [word for _, word in known if word in named[: len(_words(one.title))]]
+        for word in islice(dict.fromkeys((*of_name, *rare)), _WORDS_TRIED):
+            yield _Try(f"the word {word!r} in the query", {"query": f"{self.params.query} {word}"})
+
+
+_WHOLE, _PART = 2, 1
+_DEPTHS = ("fts_top_k", "vector_top_k")
+_CONDITIONS = ("docs", "doc_ids", "file_type", "name", "after", "before", "filters")
+_COMMON = stop_words("english") | stop_words("german")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text) if len(word) >= _SHORTEST]
+
+
+def _seqs(entry: Any) -> set[int]:
+    """Return the rows of a passage with its copies, of a fused hit, or of a leg's hit."""
+    if isinstance(entry, Passage):
+        return {chunk.seq for chunk in entry.chunks}
+    return {int(entry.key if hasattr(entry, "key") else entry.seq)}
+
+
+def _told(name: str) -> str:
+    """Return how the list of a step is called in outputs."""
+    for leg, way in _LEGS.items():
+        if name.startswith(leg):
+            return f"by {way}{name.removeprefix(leg)}"
+    return name
