@@ -31,13 +31,13 @@ MAX_GRADE = 10
 _NAMED = 10  # labels or queries in a warning
 
 
-class Frozen(BaseModel):
+class ClosedModel(BaseModel):
     """Values of a file that are checked and do not change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Span(Frozen):
+class Span(ClosedModel):
     """The answer's position in the document: its words, or a range.
 
     Offsets are characters of the document's text, ``end`` exclusive; lines are the file's, from 1,
@@ -85,7 +85,7 @@ Grade = Annotated[
 """From 0 to 3, as ``golden check`` notes; other collections' grades go further."""
 
 
-class Expected(Frozen):
+class Expected(ClosedModel):
     """One judged document; grade 0 means that it was looked at and does not answer."""
 
     path: str = Field(min_length=1)
@@ -93,7 +93,7 @@ class Expected(Frozen):
     span: Span | None = None
 
 
-class Nugget(Frozen):
+class Nugget(ClosedModel):
     """A part of a right answer, in one sentence; a ``vital`` one is required."""
 
     text: str = Field(min_length=1)
@@ -111,7 +111,7 @@ Person = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\s\x00-\
 Time = Annotated[str, AfterValidator(_read_time)]
 
 
-class Judgement(Frozen):
+class Judgement(ClosedModel):
     """One person's grade of a document, with the backends whose lists they had seen.
 
     A ``settled`` one is the decision between people who disagreed.
@@ -126,7 +126,7 @@ class Judgement(Frozen):
     settled: bool = False
 
 
-class Preference(Frozen):
+class Preference(ClosedModel):
     """One person's choice between the lists of two backends, as they were shown.
 
     ``at`` is when they first chose. In mode ``blind`` the names were hidden, in ``interleaved`` the
@@ -150,7 +150,7 @@ def _is_absent(value: object) -> bool:
     return value in (None, "", ())
 
 
-class GoldenQuery(Frozen):
+class GoldenQuery(ClosedModel):
     """A question with its judged documents, and the parts of a right answer.
 
     ``expected`` has the labels that count. ``judgements`` are the labels of each person, and

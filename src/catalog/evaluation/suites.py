@@ -21,7 +21,7 @@ from catalog.core.errors import CatalogError, GoldenSetError, StoreDamagedError
 from catalog.core.filters import Op, check_fields, condition, parse_filters
 from catalog.core.params import Mode
 from catalog.core.results import SearchResult, SearchResults
-from catalog.evaluation.golden import Frozen
+from catalog.evaluation.golden import ClosedModel
 from catalog.evaluation.golden_files import describe_problem, read_lines
 from catalog.ingest.readers.metadata import is_web_address
 from catalog.ingest.sync_report import Progress, Silent
@@ -57,7 +57,7 @@ Condition = Annotated[Any, AfterValidator(_is_condition)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class SuiteLimits(Frozen):
+class SuiteLimits(ClosedModel):
     """The limits of the criteria; shares and means are from 0 to 1."""
 
     queries: Share = 0.9
@@ -69,7 +69,7 @@ class SuiteLimits(Frozen):
     stable: Share = 1.0
 
 
-class SuiteQuery(Frozen):
+class SuiteQuery(ClosedModel):
     """A question and the sources it should find, each in a form of :func:`parse_filters`.
 
     Some passage of each of ``expected`` must be found. Passages of ``also`` are right as well, but
@@ -102,7 +102,7 @@ class SuiteQuery(Frozen):
         return self.kind != "non-existent"
 
 
-class ValidationSuite(Frozen):
+class ValidationSuite(ClosedModel):
     """Questions with unique ids, and how they are asked.
 
     ``top_k`` and ``threshold`` are those of the settings by default. ``score`` is what thresholds
