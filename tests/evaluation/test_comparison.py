@@ -272,6 +272,8 @@ def test_the_text_begins_with_the_verdict_and_ends_with_wins_and_losses():
     new = {one.id: RIGHT for one in queries} | {"q9": [RankedHit("wrong.md")]}
     lines = list(comparison_lines(compared(queries, old, new)))
     assert lines[0].startswith("No difference")
+    # one win and one loss of 30: variance 2 / 29; √(7.8489 · 2 / 29 / 30) = .134
+    assert lines[1].startswith("30 questions would show a difference of 0.134 in 4 of 5 cases; it")
     assert "Largest wins:" in lines
     assert "  +1.000  q7  question number 7" in lines
     assert lines[-2:] == ["Largest losses:", "  -1.000  q9  question number 9"]

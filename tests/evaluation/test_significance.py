@@ -19,6 +19,7 @@ from catalog.evaluation.significance import (
     mean_interval,
     paired_randomisation,
     paired_test,
+    power_of,
     win_tie_loss,
 )
 from tables import table
@@ -315,3 +316,30 @@ def test_the_interval_of_a_share_is_wilsons_and_has_a_width_at_its_ends():
         pytest.approx(0.49016, abs=1e-5),
         pytest.approx(0.94331, abs=1e-5),
     )
+
+
+def test_a_difference_takes_as_many_questions_as_the_formula_says():
+    # half +.2, half -.2, of 100: variance .04 · 100 / 99 = .0404; (1.95996 + .84162)² = 7.8489
+    # .0404 · 7.8489 / .05² = 126.8; / .01² = 3171.3; √(7.8489 · .0404 / 100) = .05631
+    power = power_of([0.2, -0.2] * 50)
+    assert power.detectable == pytest.approx(0.05631, abs=1e-5)
+    assert {one: found[0] for one, found in power.needed.items()} == {
+        0.01: 3172,
+        0.02: 793,
+        0.05: 127,
+    }
+    # alike on every question: nothing to find; and never fewer than decide anything
+    assert (power_of([0.0] * 40).deviation, power_of([0.0] * 40).needed[0.05]) == (0, (25, 25, 25))
+    low, high = power_of([0.5, 0.0, 0.0, -0.1] * 25).needed[0.02][1:]
+    assert low < power_of([0.5, 0.0, 0.0, -0.1] * 25).needed[0.02][0] < high
+
+
+@pytest.mark.slow
+def test_a_difference_is_shown_in_four_of_five_draws_of_as_many_questions():
+    # as real differences are: two thirds of the questions are equal, some move far
+    seen = [0.0] * 66 + [0.37, -0.37, 0.5, -0.13, 0.13, -0.5, 0.63, 0.11, -0.11, -0.2] * 3
+    needed, rng = power_of(seen, [0.05]).needed[0.05][0], np.random.default_rng(51)
+    moved = np.array(seen) - np.mean(seen) + 0.05
+    draws = (moved[rng.integers(0, len(seen), size=needed)] for _ in range(400))
+    shown = sum(paired_test([0.0] * needed, one, resamples=1000).p < 0.05 for one in draws)
+    assert 0.76 <= shown / 400 <= 0.9  # differences with long tails are shown more often

@@ -192,6 +192,19 @@ def test_a_recorded_run_can_be_the_baseline(catalog, golden):
     )
     assert code == 0, err
     assert out.startswith(f"No difference between lexical and lexical ({run['id']}) is shown")
+    assert out.splitlines()[1].startswith("Both rank alike for every question")
+
+
+@pytest.mark.slow
+def test_recorded_runs_tell_how_many_questions_show_a_difference(catalog, golden):
+    catalog("eval", "--golden", golden, "--backend", "own_zoo:sometimes", "--mode", "lexical")
+    pair = [f"run:{one['id']}" for one in recorded(catalog)]
+    asked = ("golden", "power", golden, "--baseline", pair[0], "--candidate", pair[1])
+    code, out, err = catalog(*asked)
+    assert code == 0, err
+    # 1 of 30 questions is lost: variance 1/30, and .05 takes 7.8489 / 30 / .05² = 104.6
+    assert "105 for 0.05" in out.splitlines()[0]
+    assert json.loads(catalog(*asked, "--json")[1])["needed"]["0.05"][0] == 105
 
 
 @pytest.mark.slow

@@ -15,13 +15,22 @@ from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
 from catalog.evaluation.report_text import shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
-from catalog.evaluation.significance import Interval, PairedTest, mean_interval, paired_test
+from catalog.evaluation.significance import (
+    Interval,
+    PairedTest,
+    Power,
+    mean_interval,
+    paired_test,
+    power_of,
+)
 from catalog.store.eval_runs import EvalRun
 
 
 def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     """Yield the verdict, then metrics, strata, cost, and the largest wins and losses."""
     yield comparison.verdict
+    if comparison.outcome in ("no difference", "too few to tell"):
+        yield power_line(power_of(comparison.differences(PRIMARY)))
     for warning in comparison.warnings:
         yield f"! {warning}"
     before, after = comparison.baseline_scores, comparison.candidate_scores
@@ -48,12 +57,32 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
             yield f"  {delta.delta:+.3f}  {delta.query.id}  {delta.query.query}"
 
 
+def power_line(power: Power) -> str:
+    """Return what these questions can show, and how many it takes for other differences."""
+    if not power.deviation:
+        return "Both rank alike for every question, so no number of questions shows a difference."
+    takes = (f"{found[0]:,} for {wanted:.2g}" for wanted, found in power.needed.items())
+    return (
+        f"{counted(power.n, 'question')} would show a difference of {power.detectable:.3f} in 4 of "
+        f"5 cases; it takes {', '.join(takes)}."
+    )
+
+
+def power_lines(power: Power) -> Iterator[str]:
+    """Yield the same, with the intervals of the numbers."""
+    yield power_line(power)
+    yield f"Deviation of the paired differences: {power.deviation:.3f}"
+    for wanted, (needed, low, high) in power.needed.items():
+        yield f"  {wanted:.2g}: {needed:,} questions (95 % interval {low:,} to {high:,})"
+
+
 def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
     """Return all numbers of a comparison."""
     return {
         "outcome": comparison.outcome,
         "verdict": comparison.verdict,
         "warnings": list(comparison.warnings),
+        "power": asdict(power_of(comparison.differences(PRIMARY))),
         "golden": comparison.golden.name,
         "dataset": comparison.candidate.dataset,
         "top_k": comparison.candidate.top_k,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from catalog.interfaces.cli.options import (
     StoreOptions,
     command,
     open_library,
+    reading_options,
     require_folder_of,
     settings_for,
     store_options,
@@ -111,6 +113,41 @@ def export(
     label_files.write_labels(golden := golden_files.read_golden(file), to, queries)
     filtered = sum(query.filters is not None for query in golden)
     say(f"{to}: {counted(len(golden), 'query')}; the filters of {filtered} have no place there")
+
+
+@app.command("power")
+@command
+def power(
+    context: typer.Context,
+    file: GoldenFile,
+    dataset: DatasetOption = None,
+    baseline: str = Option("v1", help="As that of 'compare', such as run:ID of a recorded run."),
+    candidate: str = Option("v2", help="As --baseline."),
+) -> Printed:
+    """Say how many questions show a difference, and what this set can show.
+
+    Two searches that differ like those that you want to compare give the variance. 80 % power, in
+    the two-sided test at 5 % that 'compare' uses.
+
+    Examples:
+        catalog golden power notes.jsonl -d notes
+        catalog golden power notes.jsonl --baseline run:3fa9 --candidate run:81bc
+    """
+    from catalog.core.errors import BackendError
+    from catalog.evaluation import summary
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.metrics import PRIMARY
+    from catalog.evaluation.significance import power_of
+    from catalog.interfaces.cli.measure import Measurement
+
+    queries = read_golden(file)
+    with open_library(context) as library:
+        job = Measurement(library, library.chosen_dataset(dataset), queries, 100, 0)
+        with reading_options(BackendError), redirect_stdout(sys.stderr):
+            comparison = job.compare(baseline, candidate)
+    found = power_of(comparison.differences(PRIMARY))
+    about = {"golden": queries.name, "baseline": baseline, "candidate": candidate}
+    return Printed(about | asdict(found), summary.power_lines(found))
 
 
 @app.command("calibrate")
