@@ -42,6 +42,17 @@ def test_a_question_is_answered_with_places_marks_and_counts(asked, engine):
     assert links(answer, "year=")
 
 
+def test_the_page_says_why_a_document_is_missing(asked, engine):
+    assert "keys.md is result 1." in text_of(asked(engine, "GET", "/?q=rotate+keys&why=keys.md"))
+    answer = asked(engine, "GET", "/?q=rotate+keys&type=md&why=bread.txt")
+    assert "bread.txt: outside the scope or a filter." in text_of(answer)
+    assert "Smallest change: without file_type=md" in text_of(answer)
+    assert 'name="type" value="md"' in answer.text
+    hostile = asked(engine, "GET", "/?q=rotate+keys&why=%3Cscript%3E1")
+    assert "'<script>1'" in text_of(hostile)
+    assert "<script>1" not in hostile.text
+
+
 def engine_of(files, **settings):
     """An engine on a store of these files that no test changes."""
     return LocalEngine(open_library(store_of(files, **settings), **settings))

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError
+from catalog.core.params import SearchParams
 from catalog.core.text import counted
 from catalog.interfaces.server.page.document import document_view
 from catalog.interfaces.server.page.state import Pairs, State, View
@@ -37,9 +38,11 @@ def head_view(pairs: Pairs) -> View:
     state = State(pairs)
     empty = ("groups", "weak", "entries", "facets", "notes", "stages", "error", "told", "counted")
     return {
-        **dict.fromkeys((*empty, "document", "more"), ""),
+        **dict.fromkeys((*empty, "document", "more", "loss"), ""),
         "query": state.one("q"),
-        "hidden": state.without("q", "n", *_OPENED),
+        "hidden": state.without("q", "n", "why", *_OPENED),
+        "asked": state.without("why", *_OPENED),
+        "why": state.one("why"),
         "sorts": _choices("sort", state, {"best": "best first", "date": "newest first"}),
         "modes": _choices(
             "mode", state, {"hybrid": "words and meaning", "lexical": "words", "vector": "meaning"}
@@ -59,6 +62,8 @@ def search_view(engine: LocalEngine, pairs: Pairs) -> View:
     try:
         names, _ = engine.library.seen_datasets(None)
         found = (_searched if state.one("q") else _listed)(engine.ask, state, shown, view)
+        if state.one("q") and state.one("why"):
+            view["loss"] = _explained(engine, state)
     except CatalogError as error:
         view["error"] = str(error)[:2000]
     datasets = view.pop("datasets", dict.fromkeys((names,) if isinstance(names, str) else names, 0))
@@ -77,11 +82,8 @@ def _choices(name: str, state: State, labels: Mapping[str, str]) -> list[tuple[s
 
 def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, Any]]:
     """Search, add the shown passages to the view, and return all passages found."""
-    arguments = {"query": state.one("q"), "top_k": max(POOL, shown + 1), **state.narrowed()}
-    arguments |= {name: state.one(name) for name in ("mode", "sort") if state.one(name)}
-    if state.all("tag"):
-        arguments["filters"] = [{"tags": tag} for tag in state.all("tag")]
-    answer = ask("search", {**arguments, "explain": True})
+    arguments = {"query": state.one("q"), "top_k": max(POOL, shown + 1), "explain": True}
+    answer = ask("search", {**arguments, **_conditions(state)})
     found: list[dict[str, Any]] = answer["results"]
     results = [_result(one, state) for one in found[:shown]]
     best = [one for one in results if one["relevance"] >= HARDLY] or results[:1]
@@ -95,6 +97,25 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
     doubt = "; probably none of them answers" if found and answer["low_confidence"] else ""
     view["told"] = f"{count} found in {answer['elapsed_ms']:.0f} ms{doubt}"
     return found
+
+
+def _explained(engine: LocalEngine, state: State) -> list[str]:
+    """Return why the search does not show a document among the first results."""
+    from catalog.evaluation.losses import loss_lines
+    from catalog.evaluation.why import explain_loss
+
+    narrowed: Any = {**_conditions(state), "top_k": SHOWN}
+    params = SearchParams(state.one("q"), **narrowed)
+    return list(loss_lines(explain_loss(engine.service.parts, params, state.one("why"))))
+
+
+def _conditions(state: State) -> dict[str, Any]:
+    """Return the filters, mode and order of the state as arguments of a search."""
+    arguments = state.narrowed()
+    arguments |= {name: state.one(name) for name in ("mode", "sort") if state.one(name)}
+    if state.all("tag"):
+        arguments["filters"] = [{"tags": tag} for tag in state.all("tag")]
+    return arguments
 
 
 def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, Any]]:

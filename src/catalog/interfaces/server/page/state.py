@@ -15,7 +15,7 @@ Form = ImmutableMultiDict[str, str]
 _MOST = 50  # pairs of an address
 _KEPT = (
     *("q", "dataset", "type", "tag", "year", "after", "before", "mode", "sort", "n"),
-    *("doc", "first", "last", "sheet", "at", "page"),
+    *("doc", "first", "last", "sheet", "at", "page", "why"),
 )
 
 
