@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from catalog.core.errors import BackendError, BlindComparisonError, InputError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
-from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores, score_run
+from catalog.evaluation.metrics import (
+    PRIMARY,
+    SHOWN_METRICS,
+    SHOWN_SPAN_METRICS,
+    SPAN_METRICS,
+    RunScores,
+    has_spans,
+    score_run,
+)
 from catalog.evaluation.runs import Allowed, BackendRun
 from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
@@ -84,12 +92,10 @@ class PipelineComparison:
         return self.metrics[0].test
 
     def differences(self, metric: str) -> npt.NDArray[np.float64]:
-        """Return candidate minus baseline by answerable query, for any measured metric."""
-        before, after = (
-            np.asarray(_column(scores, metric), dtype=np.float64)
-            for scores in (self.baseline_scores, self.candidate_scores)
-        )
-        return after - before
+        """Return candidate minus baseline, for each answerable query that has it in both runs."""
+        before, after = map(np.array, _columns(self.baseline_scores, self.candidate_scores, metric))
+        differences: npt.NDArray[np.float64] = after - before
+        return differences
 
 
 def require_known_names(run: BackendRun, golden: GoldenSet, documents: Collection[str]) -> None:
@@ -119,6 +125,7 @@ def compare_runs(
 ) -> PipelineComparison:
     """Score both runs and test the difference on nDCG@10, which decides, and on ``metrics``.
 
+    Labels with spans add the span metrics that both runs tell; their p are corrected apart.
     ``warnings`` about the labels come first in the comparison's. Raises
     :class:`BlindComparisonError` if no difference could show, and :class:`InputError` for runs of
     other queries.
@@ -135,7 +142,7 @@ def compare_runs(
         _require_judged((before, after), golden)
     except BlindComparisonError as error:
         raise BlindComparisonError("; ".join((str(error), *warnings))) from None
-    rows = _metric_rows(before, after, dict.fromkeys((PRIMARY, *metrics)))
+    rows = _metric_rows(before, after, dict.fromkeys((PRIMARY, *metrics, *SHOWN_SPAN_METRICS)))
     deltas = [
         QueryDelta(
             query,
@@ -190,10 +197,12 @@ def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> N
 def _metric_rows(
     baseline: RunScores, candidate: RunScores, metrics: Iterable[str]
 ) -> tuple[MetricRow, ...]:
-    tests = {
-        name: paired_test(_column(baseline, name), _column(candidate, name)) for name in metrics
-    }
-    adjusted = holm({name: test.p for name, test in tests.items()})
+    columns = {name: _columns(baseline, candidate, name) for name in metrics}
+    tests = {name: paired_test(*both) for name, both in columns.items() if both[0]}
+    adjusted: dict[str, float] = {}
+    for is_of_spans in (False, True):
+        p = {name: it.p for name, it in tests.items() if (name in SPAN_METRICS) == is_of_spans}
+        adjusted |= holm(p)
     return tuple(
         MetricRow(
             metric=name,
@@ -227,6 +236,15 @@ def _strata(baseline: RunScores, candidate: RunScores, golden: GoldenSet) -> Ite
 def _column(scores: RunScores, metric: str, queries: Iterable[str] | None = None) -> list[float]:
     values = scores.per_query[metric]
     return [values[query] for query in (values if queries is None else queries)]
+
+
+def _columns(
+    baseline: RunScores, candidate: RunScores, metric: str
+) -> tuple[list[float], list[float]]:
+    """Return the scores of the queries that both have."""
+    before, after = (scores.per_query.get(metric, {}) for scores in (baseline, candidate))
+    shared = [query for query in before if query in after]
+    return [before[query] for query in shared], [after[query] for query in shared]
 
 
 def _verdict(outcome: Outcome, test: PairedTest, candidate: str, baseline: str) -> str:
@@ -266,6 +284,11 @@ def _warnings(
         yield from run.notes
         if not any(scores.per_query[PRIMARY].values()):
             yield _no_match(run, golden)
+        if any(map(has_spans, golden.answerable)) and SPAN_METRICS[0] not in scores.per_query:
+            yield (
+                f"{run.name} gives no text or times with its hits, so these are not measured: "
+                f"{', '.join(SPAN_METRICS)}"
+            )
     if candidate_run.top_k < DEPTH_OF_METRICS:
         yield f"Only {candidate_run.top_k} passages were requested, so deeper metrics see no more"
     shares = baseline.means["Judged@10"], candidate.means["Judged@10"]

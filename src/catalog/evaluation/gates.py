@@ -89,6 +89,11 @@ class Gate:
     def require_differences(self, comparison: PipelineComparison) -> npt.NDArray[np.float64]:
         """Return the metric's differences by query; raise if they are too few."""
         differences = comparison.differences(self.metric)
+        if not differences.size:
+            raise BlindComparisonError(
+                f"--fail-if {self.text!r}: not measured; that needs labels with spans, and hits "
+                "with their text or times"
+            )
         if differences.size < MIN_QUERIES:
             raise BlindComparisonError(
                 f"--fail-if {self.text!r}: {differences.size} queries with answers are too few "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
 from catalog.library.get import DocumentPlaces, cut_part
-from catalog.library.names import WHOLE
+from catalog.library.names import WHOLE, DocumentPart
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
 from catalog.store.restriction import Restriction, allowed_paths
@@ -296,6 +296,40 @@ def find_label_warnings(golden: GoldenSet, database: Database, dataset: str) -> 
 def _first_few(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def with_words(golden: GoldenSet, database: Database, dataset: str) -> GoldenSet:
+    """Return the set with the words of each span that names lines or characters of a document.
+
+    So every search that gives its passages' text can be compared. Spans that do not fit stay.
+    """
+    with database.read() as connection:
+
+        def told(label: Expected) -> Expected:
+            span = label.span
+            if span is None or span.text or span.end is span.line_end is None:
+                return label
+            document = find_by_path(connection, dataset, label.path)
+            words = document and _words_at(connection, document, span)
+            if not words:
+                return label
+            return label.model_copy(update={"span": span.model_copy(update={"text": words})})
+
+        expected = {query.id: tuple(map(told, query.expected)) for query in golden}
+    changed = (query.model_copy(update={"expected": expected[query.id]}) for query in golden)
+    return replace(golden, queries=tuple(changed))
+
+
+def _words_at(connection: Connection, document: StoredDocument, span: Span) -> str | None:
+    """Return the words of a document in a span's characters or lines."""
+    if span.end is not None:
+        return document.text[span.start : span.end].strip()
+    try:
+        places = DocumentPlaces.read(connection, document.source_doc_id)
+        found = cut_part(document, places, DocumentPart(span.line_start, span.line_end))
+    except CatalogError:  # it has no such lines, or is damaged
+        return None
+    return found.text.strip() if found.unit == "line" else None
 
 
 def find_duplicate_queries(golden: GoldenSet) -> list[str]:

@@ -5,12 +5,16 @@ and Kekäläinen 2002). RR is the reciprocal rank of the first relevant document
 precision, Success whether any relevant document was found, Judged the share of judged documents.
 Metrics are over documents; a query that failed or found nothing scores 0. A passage shown once for
 several documents (``also_in``) counts for those that are labelled relevant.
+
+SR, span recall, is the share of a query's labelled spans that its first passages contain, AllSpans
+whether they contain all. These are over passages, so that searches with other chunks can be
+compared: SR@10 over ten passages, and SR@5000c over an equal amount of text, 5,000 characters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -18,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.core.user_search import RankedHit
+from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet
 from catalog.evaluation.runs import Allowed, BackendRun
 
 PRIMARY = "nDCG@10"
@@ -36,7 +41,10 @@ MEASURES = (
     "P@10",
     "Judged@10",
 )
-QUALITY = tuple(name for name in MEASURES if name != "Judged@10")  # more judged is not better
+SPAN_METRICS = ("SR@5", "SR@10", "AllSpans@10", "SR@5000c")
+"""Measured where labels have spans, for passages with a text or times."""
+SHOWN_SPAN_METRICS = SPAN_METRICS[1:]
+QUALITY = (*MEASURES[:-1], *SPAN_METRICS)  # more judged is not better
 SHOWN_METRICS = (PRIMARY, "Success@1", "R@10", "R@100")
 """Metrics shown unless others are named: the order of the first ten, whether the first is right,
 whether all are among ten, and among a hundred. The others repeat one of them nearly query by query
@@ -71,6 +79,8 @@ class Unanswerable:
 class RunScores:
     """Scores of one run; ``per_query`` is metric → query id → score, over answerable queries.
 
+    :data:`SPAN_METRICS` have only the queries for which they can be told, and are absent without.
+    ``characters`` is the mean length of the first 10 passages together, ``None`` if unknown.
     Rates are shares of all queries, 0 to 1; ``None`` if the run does not have them.
     ``exact_recall`` is recall@10 of documents over queries of kind exact. ``temporal_recall`` is
     over queries whose labels have times: the share of labelled moments that overlap one of the
@@ -91,6 +101,7 @@ class RunScores:
     exact_recall: float | None
     temporal_recall: float | None
     unanswerable: Unanswerable
+    characters: float | None = None
 
     @cached_property
     def means(self) -> dict[str, float]:
@@ -120,7 +131,8 @@ def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
     stable = [outcome.stable for outcome in run.outcomes.values() if outcome.stable is not None]
     answered = [answer for answer in answers.values() if answer is not None and answer.hits]
     distinct = [len({hit.path for hit in answer.hits[:SHOWN]}) for answer in answered]
-    per_query = _per_query(run, golden.answerable)
+    per_query = _per_query(run, golden.answerable) | _span_scores(run, golden.answerable)
+    lengths = [sum(len(hit.text) for hit in answer.hits[:SHOWN]) for answer in answered]
     exact = [query.id for query in golden.answerable if query.kind == "exact"]
     return RunScores(
         name=run.name,
@@ -136,6 +148,7 @@ def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
         exact_recall=_mean([per_query["R@10"][query] for query in exact]),
         temporal_recall=_temporal_recall(run, golden.answerable),
         unanswerable=_unanswerable(run, golden.unanswerable),
+        characters=_mean(lengths) if any(lengths) else None,
     )
 
 
@@ -173,6 +186,85 @@ def _per_query(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dic
             query = queries[int(value.query_id)].id
             scores[str(value.measure)][query] = float(value.value)
     return scores
+
+
+def has_spans(query: GoldenQuery) -> bool:
+    """Return whether a label of the query names the words or the place of an answer."""
+    return any(label.span is not None for label in query.expected if label.grade > 0)
+
+
+def _span_scores(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dict[str, float]]:
+    """Return the span metrics by query; without those that the passages do not tell."""
+    answers = {query.id: run.outcomes[query.id].answer for query in queries if has_spans(query)}
+    lists = {query: answer.hits if answer else () for query, answer in answers.items()}
+    scores: dict[str, dict[str, float]] = {}
+    if not any(hit.text or hit.times for hits in lists.values() for hit in hits):
+        return scores
+    for query in filter(has_spans, queries):
+        labels = [one for one in query.expected if one.grade > 0 and one.span is not None]
+        for name in SPAN_METRICS:
+            hits = _first_hits(lists[query.id], name.partition("@")[2])
+            found = [_shows_span(label, hits) for label in labels]
+            if None not in found:
+                share = fmean(map(bool, found))
+                score = share if name.startswith("SR") else float(share == 1)
+                scores.setdefault(name, {})[query.id] = score
+    return scores
+
+
+def _first_hits(hits: Sequence[RankedHit], depth: str) -> Sequence[RankedHit]:
+    """Return the first ``10`` hits, or those with the first ``5000c`` characters."""
+    if not depth.endswith("c"):
+        return hits[: int(depth)]
+    left, first = int(depth[:-1]), []
+    for hit in hits:
+        if left <= 0:
+            break
+        also = tuple(replace(one, text=one.text[:left]) for one in hit.also_in)
+        first.append(replace(hit, text=hit.text[:left], also_in=also))
+        left -= len(hit.text)
+    return first
+
+
+def _shows_span(label: Expected, hits: Iterable[RankedHit]) -> bool | None:
+    """Return whether these passages contain a label's words, or overlap its times.
+
+    ``None``: passages of its document have nothing to compare.
+    """
+    span, own = label.span, [one for hit in hits for one in (hit, *hit.also_in)]
+    own = [hit for hit in own if hit.path == label.path]
+    assert span is not None
+    is_timed, wanted = span.time_start is not None, (span.time_start, span.time_end)
+    if span.text and contains_words(span.text, [hit.text for hit in own]):
+        return True
+    if is_timed and any(overlap(hit.times, wanted) for hit in own):
+        return True
+    told = [(span.text and hit.text) or (is_timed and hit.times) for hit in own]
+    return False if all(told) else None
+
+
+def contains_words(quote: str, texts: Iterable[str]) -> bool:
+    """Return whether texts contain a quote, in one or by parts; white space does not count.
+
+    A text that ends with the beginning of the quote, begins with its end, or is a part of it
+    contains that part.
+    """
+    wanted, parts = "".join(quote.split()), []
+    for given in ("".join(text.split()) for text in texts):
+        if wanted in given:
+            return True
+        if (at := wanted.find(given)) >= 0:
+            parts.append((at, at + len(given)))
+            continue
+        sizes = range(min(len(wanted), len(given)), 0, -1)
+        first = next((n for n in sizes if given.endswith(wanted[:n])), 0)
+        last = next((n for n in sizes if given.startswith(wanted[-n:])), 0)
+        parts += [(0, first), (len(wanted) - last, len(wanted))]
+    reached = 0
+    for start, end in sorted(parts):
+        if start <= reached:
+            reached = max(reached, end)
+    return reached == len(wanted)
 
 
 def _number(numbers: dict[str, str], name: str) -> str:

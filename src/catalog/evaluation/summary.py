@@ -12,7 +12,7 @@ from catalog.core.settings.loading import flatten
 from catalog.core.text import counted
 from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
-from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
+from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, SHOWN_SPAN_METRICS, RunScores
 from catalog.evaluation.report_text import shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
 from catalog.evaluation.significance import (
@@ -40,6 +40,8 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     for row in comparison.metrics:
         test = row.mcnemar
         mcnemar = "" if test is None else f"  McNemar {test.gained}:{test.lost} {_p(test.p)}"
+        if row.test.n < comparison.primary.n:
+            mcnemar = f"  n = {row.test.n}"
         yield _test_row(row.metric, row.test, f"{_p(row.test.p)}/{_p(row.adjusted_p)}") + mcnemar
     yield ""
     yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
@@ -126,18 +128,19 @@ def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterat
     first = runs[0]
     queries = counted(first.queries, "query")
     yield f"{first.golden} on {first.dataset}: {queries}, {first.top_k} deep"
-    yield (
-        f"{'':24}{PRIMARY:>24}"
-        + "".join(f"{name:>10}" for name in SHOWN_METRICS[1:])
-        + f"{'p95 ms':>9}"
-    )
+    spans = [one for one in SHOWN_SPAN_METRICS if any(one in run.scores for run in runs)]
+    shown = [*SHOWN_METRICS[1:], *spans]
+    heads = "".join(f"{name:>{max(10, len(name) + 1)}}" for name in shown)
+    yield f"{'':24}{PRIMARY:>24}{heads}{'p95 ms':>9}"
     for run in runs:
         means = run.summary["metrics"]
         interval = _mean_interval(run)
         if PRIMARY not in means:
             yield f"{run.backend[:24]:24} no answerable query to measure"
             continue
-        cells = "".join(f"{means[name]:10.3f}" for name in SHOWN_METRICS[1:])
+        told = (f"{means[one]:.3f}" if one in means else "–" for one in shown)
+        pairs = zip(shown, told, strict=True)
+        cells = "".join(f"{cell:>{max(10, len(name) + 1)}}" for name, cell in pairs)
         yield (
             f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
             f"{interval.high:.3f}]{cells}{_p95(run):>9}"
@@ -148,6 +151,9 @@ def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterat
             f"[{test.interval.low:+.4f}, {test.interval.high:+.4f}], p = {test.p:.4f}, "
             f"n = {test.n}: {decide_outcome(test)}"
         )
+    if spans:
+        asked = counted(max(len(run.scores.get(spans[0], ())) for run in runs), "query")
+        yield f"{' and '.join(spans)} over {asked} with labelled spans; –: not measured"
     for run in runs:
         if run.summary["failed"]:
             yield f"! {run.backend} failed on {run.summary['failed']} queries, which score 0"
@@ -268,6 +274,8 @@ def _cost_line(scores: RunScores) -> str:
     if scores.failed:
         parts.append(f"failed on {scores.failed}")
     parts.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
+    if SHOWN_SPAN_METRICS[0] in scores.per_query and scores.characters is not None:
+        parts[-1] += f" with {scores.characters:,.0f} characters"
     if scores.scope_violations is not None:
         parts.append(f"{counted(scores.scope_violations, 'passage')} outside filters")
     if scores.unanswerable.n:

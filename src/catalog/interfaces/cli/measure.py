@@ -208,7 +208,7 @@ def evaluate(
         with redirect_stdout(sys.stderr):
             done = job.ask(missing) if missing else ()
         for spec, run in zip(missing, done, strict=True):
-            records[spec] = job.record(run, score_run(run, queries, job.allowed))
+            records[spec] = job.record(run, score_run(run, job.with_words(), job.allowed))
         warnings = find_label_warnings(queries, library.database, name)
     found = [records[spec] for spec in specs]
     yield Printed(table_dict(found, warnings), table_lines(found, warnings))
@@ -271,6 +271,12 @@ class Measurement(NamedTuple):
 
         return find_allowed_documents(self.library.database, self.dataset, query)
 
+    def with_words(self) -> GoldenSet:
+        """Return the queries with the words of spans that name lines or characters."""
+        from catalog.evaluation import golden
+
+        return golden.with_words(self.queries, self.library.database, self.dataset)
+
     def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
         """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
         from catalog.evaluation import comparison, golden, metrics
@@ -281,7 +287,7 @@ class Measurement(NamedTuple):
         warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
         shown = (*metrics.SHOWN_METRICS, *more)
         compared = comparison.compare_runs(
-            before, after, queries, self.allowed, metrics=shown, warnings=warnings
+            before, after, self.with_words(), self.allowed, metrics=shown, warnings=warnings
         )
         self.record(before, compared.baseline_scores)
         self.record(after, compared.candidate_scores)
