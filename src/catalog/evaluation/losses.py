@@ -29,6 +29,9 @@ STEPS: Mapping[str, str] = {
 """The steps that can lose a document, in their order, each with how it is told."""
 
 
+_LISTED = 50  # lost documents in a text
+
+
 class StepRank(NamedTuple):
     """The place (from 1) of a document's best passage in what a step left; ``None``: not in it."""
 
@@ -116,9 +119,11 @@ def golden_loss_lines(found: GoldenLosses) -> Iterator[str]:
     )
     for step, count, share, ends in found.shares:
         yield f"  {share:6.1%} [{ends.low:.1%}, {ends.high:.1%}]  {count:4}  {STEPS[step]}"
-    for loss in found.losses:
+    for loss in found.losses[:_LISTED]:
         helps = f"; {loss.change.text}" if loss.change else ""
         yield f"{loss.query!r}: {loss.document}: {loss.told}{helps}"
+    if (more := len(found.losses) - _LISTED) > 0:
+        yield f"and {more} more; --json has all"
 
 
 def golden_loss_dict(found: GoldenLosses) -> dict[str, Any]:

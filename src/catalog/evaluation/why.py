@@ -74,7 +74,7 @@ def explain_loss(
         ids = resolve_documents(parts.database, dataset, [document], seen=seen)
     except DocumentNotFoundError as error:
         find_passages(parts, params)  # a call that is wrong otherwise says so
-        reason, change = str(error), None
+        reason, change = str(error), None  # a role learns no more
         if seen.is_all and isinstance(dataset, str):
             reason, change = _why_missing(parts, dataset, document, error)
         return Loss(params.query, document, "index", None, (), reason, change)
@@ -131,7 +131,7 @@ def _why_missing(
     if root and (Path(root) / name).is_file():
         reason = f"{name} is in {root}, and the last run did not index it."
         return reason, Change(f"run 'catalog index update --dataset {dataset}'")
-    return f"{error}.", None
+    return str(error), None
 
 
 class _Try(NamedTuple):
@@ -166,8 +166,8 @@ class _Case:
     ) -> None:
         self.parts, self.params, self.document, self.ids = parts, params, document, ids
         passages = list(self._passages())
-        whole = [one for one in passages if self._holds(one, span) == _WHOLE]
-        partly = [one for one in passages if self._holds(one, span)]
+        held = [(one, self._holds(one, span)) for one in passages]
+        whole, partly = ([one for one, part in held if part >= it] for it in (_WHOLE, _PART))
         self.wanted = whole or partly or passages
         self.is_cut = not whole and bool(partly)  # then all of its parts are wanted
         self.unknown = "" if whole or partly else "The quoted words are not in it. "
@@ -177,6 +177,9 @@ class _Case:
         """Return the step that lost the document, or its rank, and the change that helps."""
         look, step, reason = self.look(), None, ""
         request = look.found.request
+        if not self.wanted:
+            no_text = "It has no text that can be searched."
+            return Loss(request.query.original, self.document, "index", None, (), no_text)
         if look.rank is None:
             step, reason = self._step(look)
         reason = f"{self.unknown}{reason}"

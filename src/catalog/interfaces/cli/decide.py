@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from catalog.core.params import Mode
 from catalog.interfaces.cli.options import DatasetOption, Printed, command, open_library
-from catalog.interfaces.cli.output import TerminalProgress
+from catalog.interfaces.cli.output import TerminalProgress, complain
 
 
 @command
@@ -49,7 +49,7 @@ def why(
     """
     from catalog.core.params import SearchParams
     from catalog.evaluation import losses, shares
-    from catalog.evaluation.golden import Span
+    from catalog.evaluation.golden import Span, find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.observed import explain_pipeline
     from catalog.evaluation.why import explain_golden, explain_loss
@@ -78,6 +78,8 @@ def why(
             span = None if text is None else Span(text=text)
             loss = explain_loss(service.parts, params, str(doc), span)
             return Printed(losses.loss_dict(loss), losses.loss_lines(loss))
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
         with TerminalProgress() as progress:
             if candidate is None:
                 found = explain_golden(service.parts, params, queries, progress)
