@@ -149,7 +149,7 @@ SCRIPT = """
 import json, os, sys, threading
 from pathlib import Path
 from catalog.core.errors import CatalogError
-from catalog.core.open_services import OpenServices
+from catalog.core.kept import OpenServices
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

@@ -6,7 +6,7 @@ import pytest
 
 from builders import make_database
 from catalog.library.indexing import Indexer
-from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.parts import ModelCache
 from catalog.store import Database
 from catalog.store.llm_cache import CacheEntry
 from small_documents import NOTES

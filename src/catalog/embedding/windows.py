@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.tokens import TokenCounter
 
 if TYPE_CHECKING:

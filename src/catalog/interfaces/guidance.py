@@ -7,7 +7,7 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.open_services import OpenServices
+from catalog.core.kept import OpenServices
 from catalog.core.text import clean
 from catalog.interfaces.plain_text import one_line
 from catalog.interfaces.tools import LISTED_TOOLS, TOOLS, Tool

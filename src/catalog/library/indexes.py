@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.entry_points import OURS, load_engine
 from catalog.core.errors import CatalogError
 from catalog.core.files import describe_os_error
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.database import POINTS_LOCK, EngineSetup

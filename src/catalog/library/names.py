@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from catalog.core.documents import Locator, MetadataScalar
 from catalog.core.errors import InputError
 from catalog.core.filters import WORD_FIELDS, And, Condition, Filter, Not, Op, Or, matches
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.places import format_clock
 from catalog.core.scope import ALL, CALLER_ROLE, Scope
 from catalog.store import document_names

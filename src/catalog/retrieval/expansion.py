@@ -22,7 +22,7 @@ from catalog.core.errors import CatalogError, LLMError
 from catalog.core.query import SubQueryKind
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
-from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.parts import ModelCache
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from catalog.core.open_services import OpenServices
+from catalog.core.kept import OpenServices
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings

@@ -26,7 +26,7 @@ from catalog.search_v2.nodes import PassagePostprocessor
 from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
-    from catalog.retrieval.caches import ModelCache
+    from catalog.retrieval.parts import ModelCache
     from catalog.retrieval.rerank import Reranker
     from catalog.store import Database
 

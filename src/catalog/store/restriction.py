@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Connection, Select, and_, bindparam, func, literal, select, true, update
 
 from catalog.core.filters import And, Condition, Filter, Op
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.scope import ALL, Scope
 from catalog.store import filter_sql
 from catalog.store.filter_sql import DatasetNames, among, of_datasets

@@ -6,7 +6,7 @@ import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import RerankError
-from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.parts import ModelCache
 from catalog.retrieval.rerank.http import HttpReranker
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.search_v2.nodes import to_passage

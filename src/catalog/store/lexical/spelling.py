@@ -23,7 +23,7 @@ from catalog.store.lexical.analysis import analyzers_of, query_terms, raw_words
 from catalog.store.schema import chunks
 
 if TYPE_CHECKING:
-    from catalog.core.lru_cache import LRUCache
+    from catalog.core.kept import LRUCache
     from catalog.store.derived import Array, Seqs
 
 MOST_WORDS = 5  # unknown words of a query that are looked up

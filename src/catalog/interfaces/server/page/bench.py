@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from catalog.core.errors import InputError, NotReadyError
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.user_search import Ranking
 from catalog.evaluation.backends import Backends, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, Judgement, Preference, find_allowed_documents

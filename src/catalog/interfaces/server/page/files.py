@@ -18,7 +18,7 @@ from threading import Semaphore
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.core.errors import DocumentNotFoundError, NotReadyError, ReadError
-from catalog.core.lru_cache import LRUCache
+from catalog.core.kept import LRUCache
 from catalog.core.text import nfc
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.sidecars import Sidecars, find_beside

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from catalog.core.lru_cache import LRUCache
-from catalog.core.open_services import OpenServices
+from catalog.core.kept import LRUCache, OpenServices
 
 
 def kept(recent, keys):
