@@ -29,7 +29,7 @@ from catalog.store.publish import NewChunk, NewRevision, content_hash, publish_a
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
-TEXTS_VERSION = 16  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 17  # +1 when the same file gives other chunks, metadata, or other text to embed
 TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
 
 

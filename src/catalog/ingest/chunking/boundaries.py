@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import chain
 from typing import NamedTuple
 
@@ -47,10 +48,14 @@ _CLOSED = re.compile(r"""(?<![.!?])(?<!\betc)(?<!\bal)([.!?]++)(["')])(?=\s)""")
 _NO = re.compile(r"\.(?<=\b[Nn]o\.)(?=\s\D)")
 _STOPS = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s*+\Z""")
 _WORD = re.compile(r"\b(?:[^\W\d_]++|\d++)(?=\.\Z)")
-_NUMBERED = re.compile("(?i:approx|art|cap|cha?p?|eqs?|figs|kap|nos?|nr|p[aá]g|sect?|tel|vols?)")
+_ORDINAL = re.compile(  # im 19. Jahrhundert, dem 1. und 2. Tag
+    r"(?i:\b(?:d(?:er|ie|as|em|en|es)|[ai][mn]s?|zu[mr]|vom|beim|ab|seit|(?:jed|dies|[mdsk]?ein|ihr"
+    r"|unser)e?[rsmn]?)|\d\. ?(?:und|bis|oder|u\.))\s+\Z"
+)
 _MONTH = re.compile(
     "(?:J[aä]n|Feb|März|Apr|Mai|Ju[nl]|Aug|Sep|Okt|Nov|Dez)(?:[a-z]*[rlt]|[io]?)\\b"
 )
+_COUNT = re.compile(r"\d\d?|[IVX]+")
 _LOOK_BACK, _AT_ONCE = 24, 2_000  # characters; for some texts the library takes quadratic time
 _CODES = "en en de fr es it pt nl sv da nb tr ca fi hu ro ru el ar hy hi ta ja zh ko th he uk"
 
@@ -71,7 +76,7 @@ def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
         for piece in pieces:
             start += len(piece)
             at = skip_space(text, start, end)
-            if at < end and _ends_sentence(text, at):
+            if at < end and _ends_sentence(text, at, code):
                 yield at
         if not pieces or start + len(last) == end:  # else it may go on behind this part
             is_cut = start + len(last) < end
@@ -97,7 +102,15 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
         begin = following
 
 
-def _ends_sentence(text: str, following: int) -> bool:
+@cache
+def _abbreviations(code: str) -> frozenset[str]:
+    """Return what ends no sentence in a language: those of any and its own."""
+    lines = files("catalog.ingest.chunking").joinpath("abbreviations.txt").read_text("utf-8")
+    rows = [line.split() for line in lines.splitlines()]
+    return frozenset(word for of, *words in rows if of in ("any", code) for word in words)
+
+
+def _ends_sentence(text: str, following: int, code: str) -> bool:
     """Return whether a sentence ends before ``following``, where the library lets one end."""
     before = text[max(0, following - _LOOK_BACK) : following]
     stops = _STOPS.search(before)
@@ -110,12 +123,16 @@ def _ends_sentence(text: str, following: int) -> bool:
     word = _WORD.search(before, 0, stops.start() + 1)
     if word is None or mark.startswith(".."):
         return True
+    ahead = before[: word.start()]
+    if code == "de" and _COUNT.fullmatch(word[0]) and _ORDINAL.search(ahead):
+        return False
     if word[0].isdigit():  # in a list, or a German date: am 30. Mai
         is_day = len(word[0]) < 3 and _MONTH.match(text, following) is not None
-        return not is_day and before[: word.start()].rstrip(" \t")[-1:] not in ("", "\n", "\r")
-    if _NUMBERED.fullmatch(word[0]):
-        return not text[following].isdigit()
-    return len(word[0]) > 1 or not word[0].isupper()  # an initial
+        return not is_day and ahead.rstrip(" \t")[-1:] not in ("", "\n", "\r")
+    form = word[0].lower() if word[0][1:].islower() else word[0]
+    if form in _abbreviations(code) or (len(form) == 1 and form.isupper()):
+        return False  # also an initial
+    return form not in _abbreviations("number") or not text[following].isdigit()
 
 
 _BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")

@@ -1,4 +1,4 @@
-"""Read files into documents: one reader for each format, listed in ``registry.py``."""
+"""Read files into documents: one reader for each format, listed in ``formats.toml``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map formats to readers: one line in ``FORMATS`` for each format.
+"""Map formats to readers: one line in ``formats.toml`` for each format.
 
 A file's format is recognised by its content, then by its name. An installed package adds a reader
 by an entry point of ``catalog.readers``, named by the extension of its files.
@@ -7,9 +7,11 @@ by an entry point of ``catalog.readers``, named by the extension of its files.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -44,50 +46,8 @@ class Format(NamedTuple):
     part: str = ""
 
 
-_CODE = (
-    "bash bat c cc cfg clj conf cpp cs css cxx dart el erl ex exs go gradle h hpp hs ini java jl "
-    "js jsx kt less lisp lua mjs ml php pl proto ps1 py pyi r rb rs scala scss sh sql svelte svg "
-    "swift toml ts tsx vb vue xml xsd xsl zig"
-)
-_WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
-_SHEETS, _OPEN = "xl/workbook.xml", "content.xml"
-_ODF = "opendocument.OpenDocumentReader"
-_WORKBOOKS = "xlsx xlsm xltx xltm xlsb xls xlt ods ots"
-
-FORMATS = (
-    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
-    Format("rst", "rst.RstReader", "rst rest"),
-    Format("org", "text.OrgReader", "org"),
-    Format("asciidoc", "text.AsciiDocReader", "adoc asciidoc"),
-    Format("latex", "text.LatexReader", "tex ltx"),
-    Format("manual", "text.ManualReader"),
-    Format("html", "html.HtmlReader", "html htm xhtml"),
-    Format("mhtml", "mail.message.MhtmlReader", "mhtml mht"),
-    Format("jsonl", "records.JsonLinesReader", "jsonl ndjson"),
-    Format("json", "records.JsonReader", "json json3", is_document=True),
-    Format("enex", "records.EnexReader", "enex", is_document=True),
-    Format("calendar", "text.CalendarReader", "ics vcf"),
-    Format("bibtex", "text.BibtexReader", "bib"),
-    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
-    Format("csv", "text.CsvReader", "csv tsv tab psv"),
-    Format("yaml", "text.CodeReader", "yaml yml"),
-    Format("code", "text.CodeReader", _CODE),
-    Format("plain", "text.PlainTextReader"),
-    Format("notebook", "notebook.NotebookReader", "ipynb", is_document=True),
-    Format("mail", "mail.message.MailReader", "eml emlx", is_document=True),
-    Format("mbox", "mail.mailbox.MboxReader", "mbox"),
-    Format("msg", "mail.outlook.MsgReader", "msg", is_document=True, is_binary=True),
-    Format("pdf", "pdf.reader.PdfReader", "pdf", is_document=True, is_binary=True),
-    Format("archive", "archive.ArchiveReader", is_document=True, is_binary=True),
-    Format("docx", "docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
-    Format("pptx", "pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
-    Format("workbook", "workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
-    Format("opendocument", _ODF, "odt ott odp otp", True, True, _OPEN),
-    Format("rtf", "rtf.RtfReader", "rtf", is_document=True, is_binary=True),
-    Format("epub", "epub.EpubReader", "epub", True, True, _BOOK),
-    Format("fictionbook", "epub.FictionBookReader", "fb2", is_document=True),
-    Format("fodt", _ODF, "fodt fodp", is_document=True),
-)
+_TABLE = files("catalog.ingest.readers").joinpath("formats.toml").read_text("utf-8")
+FORMATS = tuple(Format(**row) for row in tomllib.loads(_TABLE)["formats"])
 _BY_NAME = {entry.name: entry for entry in FORMATS}
 _BY_EXTENSION = {extension: entry for entry in FORMATS for extension in entry.extensions.split()}
 EXTENSIONS = frozenset(_BY_EXTENSION) | {"txt"}
