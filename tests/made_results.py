@@ -77,18 +77,9 @@ def stored(text="text", name="c1", **more):
     """A stored passage of ``notes/keys.md`` of that chunk id, which the keywords change."""
     path = more.setdefault("path", "notes/keys.md")
     fields = {
-        "seq": 1,
-        "chunk_id": name,
-        "source_doc_id": f"notes:{path}",
-        "dataset": "notes",
-        "docid": "3fa9c1ab",
-        "title": "Keys",
-        "position": 0,
-        "start_offset": 0,
-        "end_offset": len(text),
-        "heading_path": (),
-        "modality": "text",
-        "locator": Locator(),
+        "seq": 1, "chunk_id": name, "source_doc_id": f"notes:{path}", "dataset": "notes",
+        "docid": "3fa9c1ab", "title": "Keys", "position": 0, "start_offset": 0,
+        "end_offset": len(text), "heading_path": (), "modality": "text", "locator": Locator(),
         "text": text,
-    }
+    }  # fmt: skip
     return Chunk(**{**fields, **more})

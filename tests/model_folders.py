@@ -28,14 +28,9 @@ def install_package(folder: Path, patch: pytest.MonkeyPatch, **changes: str) -> 
     (made.parent / "__init__.py").write_text("raise RuntimeError('imported')")
     patch.syspath_prepend(str(folder))
     fields = {
-        "name": NAME,
-        "kind": "embedding",
-        "provider": "fastembed",
-        "package": "made-up-package",
-        "folder": "data",
-        "weights": "model.onnx",
-        "extra": "made-up",
-    } | changes
+        "name": NAME, "kind": "embedding", "provider": "fastembed", "package": "made-up-package",
+        "folder": "data", "weights": "model.onnx", "extra": "made-up",
+    } | changes  # fmt: skip
     names = ("model.onnx", "tokenizer.json")
     hashes = {name: hashlib.sha256((made / name).read_bytes()).hexdigest() for name in names}
     model = PackagedModel(**fields, sha256=hashes, batch_invariant=True)

@@ -18,15 +18,10 @@ from typing import Any
 import pytest
 
 PRELOADED = (
-    "processes",
-    "fakes",
-    "catalog.ingest.sync",
-    "catalog.interfaces.cli",
-    "catalog.interfaces.server.asgi",
-    "catalog.search_v2.service",
-    "llama_index.core.ingestion",
+    "processes", "fakes", "catalog.ingest.sync", "catalog.interfaces.cli",
+    "catalog.interfaces.server.asgi", "catalog.search_v2.service", "llama_index.core.ingestion",
     "qdrant_edge",
-)
+)  # fmt: skip
 
 
 @functools.cache

@@ -319,15 +319,8 @@ def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     ask(service, FOREIGN)
     out = catalog_logs("queries")
     assert out.splitlines()[0].split() == [
-        "id",
-        "asked",
-        "at",
-        "edge",
-        "verb",
-        "ms",
-        "outcome",
-        "question",
-    ]
+        "id", "asked", "at", "edge", "verb", "ms", "outcome", "question",
+    ]  # fmt: skip
     assert f"no answer   {FOREIGN}" in out
     assert [one["id"] for one in json.loads(catalog_logs("queries", "--json"))] == [2, 1]
     assert catalog_logs("queries", "--since", "2999-01-01") == "The log is empty.\n"

@@ -9,16 +9,8 @@ from catalog.answers.support import check_support
 from made_results import result
 from tables import read_cases, table
 
-PASSAGE = (
-    "The Geneva Protocol was signed by Clara Maass on May 31, 2024 in Lisbon. "
-    "About 1,200 patients received 5 mg of aspirin, and 300 received placebo. "
-    "Aspirin does not reduce mortality in healthy adults. "
-    "The server waits 30 seconds before it retries a request, and the client waits 3 minutes. "
-    "Samsung makes the sensor, and Bosch makes the housing of the camera. "
-    "Blood pressure increases with age in most people. "
-    "The parser accepts UTF-8 text without a byte order mark. "
-    "Staff travel by train in second class and report expenses each week."
-)
+SOURCES = read_cases(__file__)["sources"]
+PASSAGE = SOURCES["passage"]
 
 
 @table("sentence")
@@ -95,11 +87,7 @@ def test_two_passages_give_a_stretch_each():
     assert check_support(sentence, FAR_APART, stretches=2).supported
 
 
-RULES = (
-    "# Club rules\n\n## Not allowed\n\n- Dogs in the boathouse\n- Open fire\n\n"
-    "## Allowed\n\n- Cats in the boathouse\n\n## I do not see my key\n\nAsk the porter for it.\n\n"
-    "Some say that the tower is open on Sundays. This is untrue.\n"
-)
+RULES = SOURCES["rules"]
 
 
 @table("sentence, reason")
@@ -121,5 +109,5 @@ def test_a_sentence_that_keeps_the_sense_of_its_source_is_not_denied(sentence, s
 
 
 def denial(sentence, source):
-    text = read_cases(__file__)["sources"][source]
+    text = SOURCES[source]
     return find_denial(sentence, SimpleNamespace(text=text, title="Rules", sections=()))

@@ -14,6 +14,7 @@ from catalog.search_v2.service import SearchServiceV2
 from conftest import DATA
 from fakes import open_library
 from qdrant_protocol import qdrant_protocol
+from tables import read_cases
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,28 +24,7 @@ pytestmark = [
 ]
 DECISIONS = sorted((Path(__file__).parents[2] / "docs" / "decisions").glob("*.md"))
 PAGES = [page.stem for page in DECISIONS]
-QUERIES = (
-    "rotate the api key of a server",
-    "what happens when the disk is full",
-    "filters by date and tag",
-    '"advisory lock" postgres',
-    "how many vectors are compared one by one",
-    "pages of a pdf",
-    "subtitles and time codes",
-    "connection refused",
-    "a model of another name",
-    "restore a copy -postgres",
-    "quantization int8 memory",
-    "tokens are estimated",
-    "NOT in a list",
-    "front matter yaml",
-    "collection alias moved",
-    "who may read confidential documents",
-    "archives and bombs",
-    "Retry-After seconds",
-    "path prefix of a document",
-    "write ahead log",
-)
+QUERIES = read_cases(__file__)["queries"]
 WORDS = ("bm25", "fts")
 ALONE = WORDS
 VECTORS = {

@@ -34,18 +34,8 @@ DATES = [
 NUMBERS = [0, -0.0, 1, 1.0, 3, 3.5, -2, 2**53, 2**53 + 1, 10**30, float("inf"), 1e-9]
 SCALARS: list[MetadataScalar] = [*TEXTS, *NUMBERS, True, False]
 FREE = [
-    "tags",
-    "a",
-    "a.b",
-    'say "x"',
-    "it's",
-    "a\x1fs:b",
-    "[]",
-    "ünï",
-    "F" * 300,
-    "created",
-    "never",
-]
+    "tags", "a", "a.b", 'say "x"', "it's", "a\x1fs:b", "[]", "ünï", "F" * 300, "created", "never",
+]  # fmt: skip
 FIELDS = [*FREE, "modified", "title", "path", "source_doc_id", "dataset", "file_type", "modality",
           "page", "section"]  # fmt: skip
 PATHS = [f"{index:02}.md" for index in range(40)]

@@ -241,13 +241,9 @@ def test_a_wrong_key_stops_at_once_and_is_not_shown(server, provider, caplog):
         model.embed(TEXTS)
     assert len(server.requests) == 1
     told = [
-        raised.value,
-        settings,
-        model,
-        model.encoder,
-        ResilientEmbedding(model).to_dict(),
+        raised.value, settings, model, model.encoder, ResilientEmbedding(model).to_dict(),
         caplog.text,
-    ]
+    ]  # fmt: skip
     assert "IDX_EMBEDDING__API_KEY" in str(raised.value)
     assert not [text for one in told for text in (str(one), repr(one)) if "SECRET" in text]
 
@@ -324,12 +320,8 @@ def test_what_cannot_be_asked_without_a_setting_names_it():
 def test_an_address_may_have_the_whole_path_and_a_query(server):
     base = server.settings().url
     for url in (
-        base,
-        f"{base}/",
-        f"{base}/embeddings",
-        f"{base}?zone=1",
-        f"{base}/embeddings?zone=1",
-    ):
+        base, f"{base}/", f"{base}/embeddings", f"{base}?zone=1", f"{base}/embeddings?zone=1",
+    ):  # fmt: skip
         server.requests.clear()
         get_model(server.settings(url=url)).embed(["walrus"])
         assert server.requests[0][0] == "/v1/embeddings" + ("?zone=1" if "zone" in url else "")

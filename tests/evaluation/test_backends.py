@@ -28,16 +28,11 @@ from catalog.store.chunks import find_root
 from evaluation.stubs import golden, question
 from fakes import DIM, WordEncoder, open_library, write
 from qdrant_protocol import qdrant_protocol
-from tables import table
+from tables import read_cases, table
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-NOTES = {
-    "keys_dot_md": "---\ntags: [ops]\n---\n# Keys\n\n## Rotating\n\nRotate the API keys every "
-    "ninety days with the keys command.\n\n## Revoking\n\nA leaked key is revoked at once.\n",
-    "bread_dot_txt": "Mix flour, water and yeast. Bake the bread at 230 degrees.\n",
-    "guides__backup_dot_md": "# Backups\n\nBackups run at midnight and are kept for a month.\n",
-}
+NOTES = dict(read_cases(__file__)["notes"])
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +145,8 @@ def test_a_query_asked_again_is_embedded_again(load, encoder):
 
 def test_identities_differ_by_mode_and_by_every_setting(load):
     specs = [
-        "v1",
-        "v2",
-        "lexical",
-        "vector",
-        "v2:rrf_k=61",
-        "v2:fusion_mode=rrf",
-        "vector:rrf_k=61",
-    ]
+        "v1", "v2", "lexical", "vector", "v2:rrf_k=61", "v2:fusion_mode=rrf", "vector:rrf_k=61",
+    ]  # fmt: skip
     identities = [json.dumps(load(spec).identity, sort_keys=True) for spec in specs]
     assert len(set(identities)) == len(specs)
 

@@ -21,6 +21,7 @@ from catalog.retrieval.parts import SearchParts
 from catalog.retrieval.relevance import Calibration
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from tables import read_cases
 
 
 def curves(queries, best, height, noise, seed=7):
@@ -99,16 +100,7 @@ def test_the_least_sure_of_twenty_answerable_queries_is_refused_and_none_without
     assert decisions.refused(shift) == (1 / 40, 0.0)
 
 
-QUERIES = (
-    {"id": "q1", "query": "rotate the api keys", "expected": [{"path": "keys.md", "grade": 3}]},
-    {
-        "id": "q2",
-        "query": "rotate the api keys",
-        "filters": {"path": "bread.txt"},
-        "expected": [{"path": "bread.txt", "grade": 1}, {"path": "keys.md", "grade": 0}],
-    },
-    {"id": "q3", "query": "backups of the keys", "kind": "unanswerable", "expected": []},
-)
+QUERIES = read_cases(__file__)["queries"]
 
 
 def test_passages_are_observed_with_their_labels_whatever_the_settings_hide(tmp_path, notes):

@@ -158,13 +158,9 @@ def test_failures_and_empty_answers_are_counted():
     }
     assert {result.difference for result in found.values()} == {1.0}
     assert {text for text, result in found.items() if result.failed} == {
-        "failed < 1.1",
-        "failed <= 1.1",
-        "failed <= 1",
-        "failed > 0.9",
-        "failed >= 0.9",
+        "failed < 1.1", "failed <= 1.1", "failed <= 1", "failed > 0.9", "failed >= 0.9",
         "failed >= 1",
-    }
+    }  # fmt: skip
     assert parse_gate("empty > 0").decide(comparison).difference == 0.5
 
 

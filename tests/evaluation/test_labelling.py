@@ -18,7 +18,7 @@ from catalog.evaluation.golden_files import (
     read_golden,
     save_golden,
 )
-from tables import table
+from tables import read_cases, table
 
 
 def answer(*paths):
@@ -122,14 +122,7 @@ def test_a_failed_save_leaves_the_file_unchanged_and_no_other_file(tmp_path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
-BY_HAND = (
-    '\ufeff{ "query" : "why\\u003f",  "id":"q1", "note": "", '
-    '"expected": [ {"path": "a", "span": "words"}, '
-    '{"span":[3, 9],"grade": 1, "path": "b"} ] }\r\n'
-    "\r\n"
-    '{"id": "q2", "query": "a\u2028b", "expected": [{"path": "a", "grade": 1}], "kind": null}\n'
-    '{"query": "who", "id": "q3"}'
-)
+BY_HAND = read_cases(__file__)["by_hand"]
 
 
 def changed(tmp_path, change):

@@ -281,12 +281,8 @@ def test_moves_between_the_lists_are_reported_in_both_directions():
     )
     # old: a1 b2 c3 x0-x8 4-12 right 13 late 14; new: right1 b2 a3 fresh4 x0-x8 5-13 c14
     assert [(row["name"], row["move"]) for row in view["right"]["rows"][:5]] == [
-        ("right.md", "▲12"),
-        ("b", "="),
-        ("a", "▼2"),
-        ("fresh", "new"),
-        ("x0", "▼1"),
-    ]
+        ("right.md", "▲12"), ("b", "="), ("a", "▼2"), ("fresh", "new"), ("x0", "▼1"),
+    ]  # fmt: skip
     assert [(row["name"], row["move"]) for row in view["left"]["rows"][:3]] == [
         ("a", ""),
         ("b", ""),

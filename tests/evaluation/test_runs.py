@@ -105,13 +105,9 @@ def test_each_query_is_put_to_all_before_the_next_and_who_is_first_alternates():
         ("new", "q1", 50),
     ]
     deep = [
-        ("old", "q1", 50),
-        ("new", "q1", 50),
-        ("new", "q2", 50),
-        ("old", "q2", 50),
-        ("old", "q3", 50),
-        ("new", "q3", 50),
-    ]
+        ("old", "q1", 50), ("new", "q1", 50), ("new", "q2", 50), ("old", "q2", 50),
+        ("old", "q3", 50), ("new", "q3", 50),
+    ]  # fmt: skip
     timed = [(name, query, 10) for name, query, _ in deep]
     assert log[4:] == [*deep, *timed]
 

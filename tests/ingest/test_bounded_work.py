@@ -23,6 +23,7 @@ from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.registry import load_reader, read_open
 from growth import assert_linear
 from hostile.archives import W, packed, word
+from tables import read_cases
 
 measured = pytest.mark.skipif(
     "IDX_TEST_CHAOS_SECONDS" not in os.environ, reason="NOT MEASURED: make chaos measures"
@@ -39,18 +40,7 @@ TABLES = tomllib.loads(Path(__file__).with_name("linear.toml").read_text(encodin
 EVERYDAY = TABLES.pop("everyday")["rows"]
 TEXT = TABLES.pop("each")
 ENDINGS = ("md", "txt", "rst", "adoc", "csv", "yaml", "vtt", "html")
-_NOT_YET = [
-    "md: headings",
-    "md: underlined",
-    "md: fences",
-    "md: rules",
-    "md: cues",
-    "rst: underlined",
-    "rst: fences",
-    "vtt: underlined",
-    "vtt: fences",
-    "mbox: mails",
-]
+_NOT_YET = read_cases(__file__)["not_yet"]
 """Rows whose readers cost more today; some only did on a busy machine."""
 
 

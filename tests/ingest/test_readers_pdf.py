@@ -13,16 +13,11 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.pdf.reader import PdfReader
-from tables import table
+from tables import read_cases, table
 
 WIDTH, HEIGHT = 600, 800
 
-BODY = (
-    "Ranking passages well needs more",
-    "than one signal, and the cheapest",
-    "of them is the order of the words",
-    "in the question as it was asked.",
-)
+BODY = read_cases(__file__)["body"]
 
 
 def drawn(*pages: Callable[[Canvas], object]) -> bytes:
@@ -98,13 +93,7 @@ def test_raised_and_lowered_letters_are_marked(
     assert read(drawn(runs(*parts))).text == expected
 
 
-COURT = (
-    "Plaintiff leased the barge to the",
-    "defendant for the winter of the",
-    "year. The defendant, a man of",
-    "Cramond, returned the barge with no",
-    "windlass and refused to pay the sum.",
-)
+COURT = read_cases(__file__)["court"]
 
 
 @pytest.mark.parametrize("step", [1, 5])

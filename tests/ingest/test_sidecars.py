@@ -12,7 +12,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import WordEncoder, open_library
 from growth import assert_linear
-from tables import table
+from tables import read_cases, table
 
 SECRET = "confidentiality: secret\n"
 BLANK_PDF = """%PDF-1.4
@@ -98,15 +98,7 @@ def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, f
     assert paths(library, after="2024-06", before="2024-06-02") == {"a.md"}
 
 
-NOT_TAKEN = {
-    "created: soon": "created 'soon' is not a date",
-    "date: 5/6/2024": "date '5/6/2024' is not a date, or could be two",
-    "updated: [2024-01-01]": "updated '2024-01-01' is not a date",
-    "file_type: banana": "file_type 'banana' is not a known type",
-    "source_type: [a, b]": "source_type 'a, b' must be one short text",
-    "title: [broken": "the front matter is no YAML in line 2",
-    "a: &x 1\nb: *x": "anchors or aliases",
-}
+NOT_TAKEN = dict(read_cases(__file__)["not_taken"])
 
 
 def test_what_front_matter_says_and_cannot_be_taken_is_named_until_it_changes(library, folder):
@@ -323,17 +315,7 @@ BROKEN = {
     "twice": b"confidentiality: secret\nConfidentiality: public\n",
     "twice, once with a blank": b'confidentiality: secret\n"confidentiality ": public\n',
 }
-UNREADABLE_LEVELS = {
-    "nested": b"confidentiality: {level: secret}\n",
-    "no value": b"confidentiality:\n",
-    "an empty text": b"confidentiality: ''\n",
-    "an empty list": b"confidentiality: []\n",
-    "a list of nothing": b"confidentiality: [null]\n",
-    "a list of lists": b"confidentiality: [[secret]]\n",
-    "an empty mapping": b"confidentiality: {}\n",
-    "yes": b"confidentiality: yes\n",
-    "bytes": b"confidentiality: !!binary c2VjcmV0\n",
-}
+UNREADABLE_LEVELS = dict(read_cases(__file__)["unreadable_levels"])
 
 
 def each_in_a_folder(folder, contents):
@@ -370,7 +352,9 @@ def test_a_broken_metadata_file_makes_no_document_visible(library, folder):
 
 
 def test_a_level_that_cannot_be_read_in_a_metadata_file_is_unreadable(library, folder):
-    _, documents = each_in_a_folder(folder, UNREADABLE_LEVELS.values())
+    _, documents = each_in_a_folder(
+        folder, [level.encode() for level in UNREADABLE_LEVELS.values()]
+    )
     report = build(library, folder)
     assert {(one.path, one.outcome) for one in report.failed} == {
         (it, "indexed") for it in documents
@@ -400,17 +384,7 @@ def test_a_sidecar_that_is_no_file_opens_no_document(library, folder, tmp_path, 
     assert public(library) == set()
 
 
-LOST_LEVELS = [
-    "---\nconfidentiality: [secret\n---\n",
-    "---\nconfidentiality: secret\nAnd so on.\n---\n",
-    "---\nconfidentiality: {level: secret}\n---\n",
-    "---\ntitle: x\nConfidentiality: secret\n\n",
-    "+++\nconfidentiality = secret\n+++\n",
-    "---\na: &x 1\nb: *x\nconfidentiality: secret\n---\n",
-    "---\nconfidentiality: secret\nconfidentiality: public\n---\n",
-    "---\nconfidentiality:\n---\n",
-    "---\nconfidentiality: [secret, []]\n---\n",
-]
+LOST_LEVELS = read_cases(__file__)["lost_levels"]
 
 
 def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(library, folder):
@@ -421,18 +395,8 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
     assert paths(library, filters="confidentiality=unreadable") == set(closed)
 
 
-MISSPELT = [
-    ".catalog.yml", ".catalog.json", ".Catalog.YAML",
-    "a.txt.meta.yml", "a.txt.meta.json", "a.txt.META.yaml", "a.meta.yaml", "a.meta.json",
-    "A.txt.meta.yaml", "a.TXT.meta.yaml",
-]  # fmt: skip
-COPIES = [
-    ".catalog.yaml.txt", ".catalog (1).yaml", ".catalog.yaml~", "a.txt.meta (1).yaml",
-    "a.txt.meta copy.yaml",
-    "a.txt.meta.sync-conflict-20240101-101010-ABC.yaml", "a.txt.meta 2.yaml", "a.txt.meta.yaml.1",
-    "a.txt.meta (Ines's conflicted copy 2024-01-01).yaml", "a.txt.meta – Kopie.yaml",
-    "a.txt.meta - Copy.yaml", "a.txt.meta.yaml~", "a.txt.meta.yaml.txt", "a.txt.meta.yaml.bak",
-]  # fmt: skip
+MISSPELT = read_cases(__file__)["misspelt"]
+COPIES = read_cases(__file__)["copies"]
 
 
 def beside(folder, names):

@@ -9,26 +9,10 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.schema import chunks
 from fakes import open_library
+from tables import read_cases
 
-SUBTITLES = """1
-00:00:10,000 --> 00:00:14,000
-ANNA: We apply batch normalisation.
-
-2
-00:00:14,000 --> 00:00:20,500
-BOB: To every layer?
-"""
-FRAME = """# Visual Frame at 00:12
-
----
-video_source: `lecture.mp4`
-timestamp: 00:12
----
-
-## Description
-
-The formula of batch normalisation.
-"""
+SUBTITLES = read_cases(__file__)["subtitles"]
+FRAME = read_cases(__file__)["frame"]
 
 
 @pytest.fixture

@@ -73,14 +73,9 @@ def test_each_stage_is_changed_alone_and_compared_with_the_search_as_it_is_set(
     assert columns.split()[0] == "nDCG@10"
     changed = [row.split(" − ")[1] for row in rows if row.startswith("v2 − ")]
     assert [one.rpartition(": nDCG")[0] for one in changed] == [
-        "lexical",
-        "vector",
-        "v2:fusion_mode=rrf",
-        "v2:fusion_mode=relative_score",
-        "v2:chunk_selection=keyword",
-        "v2:router_enabled=true",
-        "v2:rerank_enabled=true",
-    ]
+        "lexical", "vector", "v2:fusion_mode=rrf", "v2:fusion_mode=relative_score",
+        "v2:chunk_selection=keyword", "v2:router_enabled=true", "v2:rerank_enabled=true",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

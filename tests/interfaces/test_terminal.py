@@ -9,15 +9,9 @@ from catalog.interfaces.terminal import Form, render
 
 def status_line(**changed):
     dataset = {
-        "dataset": "notes",
-        "documents": 1,
-        "chunks": 1,
-        "embedded": 1,
-        "languages": {},
-        "root": "",
-        "preset": None,
-        "settings": {},
-    }
+        "dataset": "notes", "documents": 1, "chunks": 1, "embedded": 1, "languages": {}, "root": "",
+        "preset": None, "settings": {},
+    }  # fmt: skip
     (line,) = render("status", {"datasets": [dataset | changed]}, Form()).out.splitlines()
     return line
 

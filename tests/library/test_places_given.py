@@ -8,32 +8,17 @@ from catalog.core.errors import InputError
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
-from tables import table
+from tables import read_cases, table
 from workbooks import workbook
 
-ENGLISH = """1
-00:00:10,000 --> 00:00:14,000
-We apply batch normalisation.
-
-2
-00:00:14,000 --> 00:00:20,000
-Then the walrus speaks.
-
-3
-00:00:20,000 --> 00:00:25,000
-Nobody listens.
-"""
+ENGLISH = read_cases(__file__)["english"]
 GERMAN = "WEBVTT\n\n00:01.000 --> 00:05.000\nWir fangen an.\n"
 PAGE = (
     "<html>\n<body>\n<p>First line.</p>\n<p>One sentence\nbroken over\nthree lines.</p>\n</body>\n"
 )
 
 
-RECORDS = (
-    '\n\n{"_id": "one", "title": "Moth", "text": "One moth."}\n\n\n\n'
-    '{"_id": "two", "title": "Moth", "text": "Two moths."}\n\n'
-    '{"_id": "twin", "title": "Twin", "text": "A twin.\\nOf two lines."}\n'
-)
+RECORDS = read_cases(__file__)["records"]
 
 
 @pytest.fixture(scope="module")

@@ -30,37 +30,11 @@ from catalog.store.portable import export_chunks
 from catalog.store.restriction import read_stamp
 from fakes import WordEncoder, open_library, write
 from postgres import in_place_of_files
+from tables import read_cases
 
-TALK = """1
-00:00:01,500 --> 00:00:04,250
-Ann: We rotate the keys every ninety days.
-
-2
-00:00:04,250 --> 00:00:09,000
-Bob: A leaked key is revoked at once.
-"""
-NOTEBOOK = {
-    "cells": [
-        {"cell_type": "markdown", "metadata": {}, "source": ["# Baking\n", "Flour and water."]},
-        {"cell_type": "code", "metadata": {}, "outputs": [], "source": ["bake(230)"]},
-    ],
-    "metadata": {},
-    "nbformat": 4,
-    "nbformat_minor": 5,
-}
-TABLES = {  # with the columns that tell when or under which number something was stored
-    "datasets": {"generation", "created_at", "updated_at", "state"},
-    "dataset_settings": set(),
-    "documents": {"id", "indexed_at"},
-    "revisions": {"document_id"},
-    "document_fields": {"document_id"},
-    "document_cards": {"document_id"},
-    "chunks": {"seq", "document_id", "checksum"},
-    "chunk_sections": {"seq"},
-    "chunk_windows": {"seq"},
-    "embeddings": {"created_at", "hits"},
-    "manifest": set(),
-}
+TALK = read_cases(__file__)["talk"]
+NOTEBOOK = read_cases(__file__)["notebook"]
+TABLES = dict(read_cases(__file__)["tables"])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +51,7 @@ def made(tmp_path_factory):
         talk_dot_srt=TALK,
         records_dot_jsonl='{"id": "1", "text": "a walrus"}\n{"id": "2", "text": "two walruses"}\n',
         empty_dot_md="",
-        cells_dot_ipynb=json.dumps(NOTEBOOK),
+        cells_dot_ipynb=NOTEBOOK,
     )
     write(folder / "others", a_dot_md="# Others\n\nA walrus of another dataset.\n")
     with open_library(folder / "home") as library:

@@ -25,13 +25,10 @@ pytestmark = [
 ]
 
 TEXTS = (
-    "Wie spät ist es in Zürich?",
-    "東京は日本の首都です。",
-    "Tokyo is the capital of Japan.",
-    "The walrus sleeps on the ice.",
-    "Das Walross schläft auf dem Eis.",
+    "Wie spät ist es in Zürich?", "東京は日本の首都です。", "Tokyo is the capital of Japan.",
+    "The walrus sleeps on the ice.", "Das Walross schläft auf dem Eis.",
     "ﬁ ①  Ａ\u200bb\u00ad c 🙂 ½",
-)
+)  # fmt: skip
 # cosines and numbers of tokens by the package's own C program
 COSINES = {(1, 2): 0.866, (3, 4): 0.872, (1, 3): 0.690, (2, 4): 0.736, (0, 1): 0.788}
 TOKENS = (11, 11, 11, 14, 15, 12)

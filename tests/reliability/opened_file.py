@@ -29,13 +29,10 @@ def open_at(file: Path, locator: dict) -> str:
             return "\n".join(_slides(file)[first - 1 : last])
         case "paragraph":
             paragraphs = {
-                ".docx": _docx_paragraphs,
-                ".odt": _odt_paragraphs,
-                ".rtf": _rtf_paragraphs,
-                ".mhtml": _marked_paragraphs,
-                ".fodt": _marked_paragraphs,
+                ".docx": _docx_paragraphs, ".odt": _odt_paragraphs, ".rtf": _rtf_paragraphs,
+                ".mhtml": _marked_paragraphs, ".fodt": _marked_paragraphs,
                 ".fb2": _marked_paragraphs,
-            }.get(file.suffix, _epub_paragraphs)
+            }.get(file.suffix, _epub_paragraphs)  # fmt: skip
             return "\n".join(paragraphs(file)[first - 1 : last])
         case "row":
             return _open_sheets(file, locator["cells"])

@@ -13,35 +13,10 @@ from processes import forking
 from reliability.chaos import seeds
 from reliability.killed_build import NO_FILTER, build, open_small_steps
 from reliability.whole_store import state_of, write_corpus
+from tables import read_cases
 
 pytestmark = pytest.mark.slow
-STEPS = {
-    "while reading the third file": ("catalog.ingest.reading:read_file", 3, "before"),
-    "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
-    "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
-    "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
-    "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
-    "before a publication": ("catalog.ingest.pipeline:publish_all", 2, "before"),
-    "in a publication, before its commit": ("catalog.ingest.pipeline:publish_all", 2, "after"),
-    "between two rows of a publication": ("catalog.store.publish:_insert_all", 5, "after"),
-    "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
-    "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
-    "before the points are upserted": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._add", 1, "before",
-    ),
-    "after the points, before their record": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._add", 1, "after",
-    ),
-    "in the record of the points": (
-        "catalog.store.vectors.qdrant_edge:QdrantEdgeEngine._write", 3, "before",
-    ),
-    "after the record of the points": (
-        "catalog.store.vectors.points:PointEngine._bring_up", 1, "after",
-    ),
-    "before the words are saved": ("catalog.store.derived:Following._write", 1, "before"),
-    "before a file of words replaces the last": ("pathlib:Path.replace", 1, "before"),
-    "after the words are saved": ("catalog.store.derived:Following._write", 1, "after"),
-}  # fmt: skip
+STEPS = dict(read_cases(__file__)["steps"])
 
 
 def run(folder: Path, home: Path, where: str = "nowhere", count: int = 0, moment: str = "") -> int:

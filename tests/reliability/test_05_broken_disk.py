@@ -24,6 +24,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.database import WRITE
 from fakes import open_qdrant_library, write
+from tables import read_cases
 
 PATHS = ("bread.md", "fox.md", "keys.md")
 QUERIES = ("rotate the signing keys", "bake bread with yeast", "the brown fox")
@@ -81,15 +82,7 @@ def test_an_empty_file_where_a_store_was_is_damage(sound, tmp_path, content):
         Database.at(home)
 
 
-PLANTED = [
-    "UPDATE chunks SET text = 'Rotate the singing keys each spring.' WHERE seq = 1",
-    "UPDATE chunks SET headings = '[' WHERE seq = 1",
-    "UPDATE documents SET metadata = '{' WHERE id = 1",
-    "UPDATE documents SET path = 'other.md' WHERE id = 1",
-    "UPDATE revisions SET text = CAST(x'ff' AS TEXT) WHERE document_id = 1",
-    "UPDATE embeddings SET vector = x'0000803f' WHERE side = 'document'",
-    "DELETE FROM chunks_fts_data WHERE id > 10",
-]
+PLANTED = read_cases(__file__)["planted"]
 
 
 @pytest.mark.parametrize("statement", PLANTED)

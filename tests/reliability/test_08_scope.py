@@ -26,34 +26,11 @@ from catalog.store.engines import nearest
 from catalog.store.restriction import Restriction, allowed_seqs
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import check
+from tables import read_cases
 
 SHARED = ("kettle", "harbour", "ledger", "otter", "batch")
-TALK = """# lecture
-
----
-source_file: `lecture.mp4`
-duration: 01:00:05
-transcription_model: some-model
----
-
-## Transcription
-
-[01:05 - 01:08] We {what} the kettle in the harbour.
-
-[01:08 - 01:12] And the otter keeps the ledger {what}.
-"""
-FRAME = """# Visual Frame at 01:06
-
----
-video_source: `lecture.mp4`
-frame_file: `frame_01m06s.jpg`
-timestamp: 01:06
----
-
-## Description
-
-Slide: {what} of the kettle and the ledger
-"""
+TALK = read_cases(__file__)["talk"]
+FRAME = read_cases(__file__)["frame"]
 
 
 def note(team, *words, tags=(), **fields):

@@ -344,17 +344,11 @@ def write_message(path):
 
 
 WRITERS = {
-    "budget.xlsx": write_workbook,
-    "paper.odt": write_opendocument,
-    "paper.fodt": write_flat,
-    "book.fb2": write_flat,
-    "paper.rtf": write_rich_text,
-    "paper.pdf": write_pdf,
-    "paper.docx": write_docx,
-    "deck.pptx": write_pptx,
-    "book.epub": write_epub,
+    "budget.xlsx": write_workbook, "paper.odt": write_opendocument, "paper.fodt": write_flat,
+    "book.fb2": write_flat, "paper.rtf": write_rich_text, "paper.pdf": write_pdf,
+    "paper.docx": write_docx, "deck.pptx": write_pptx, "book.epub": write_epub,
     "offer.msg": write_message,
-}
+}  # fmt: skip
 UNITS = {
     "cells.ipynb": "cell",
     "paper.pdf": "page",

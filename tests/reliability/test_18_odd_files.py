@@ -19,33 +19,16 @@ from reliability.chaos import seeds
 
 PARTS = (
     *(
-        b".converted",
-        b".json",
-        b".",
-        b"..",
-        b" ",
-        b"\n",
-        b"\r",
-        b"\t",
-        b"\\",
-        b"*",
-        b"[",
-        b"]",
+        b".converted", b".json", b".", b"..", b" ", b"\n", b"\r", b"\t", b"\\", b"*", b"[", b"]",
         b"?",
     ),
     *(b"~", b"#", b"-", b"_frames", b"frame_1", b".meta", b".yaml", b".catalog", b".gitignore"),
     *(b".en", b".auto", b".mp4", b".srt", b".md", b".txt", b".jsonl", b".csv", b".rst", b"\xff"),
     *(b"\xed\xa0\x80", b"\xcc\x81", b"e", b"\xc3\xa9", b"\xe2\x80\xae", b"\x1b[31m", b"x" * 120),
-)
+)  # fmt: skip
 TEXTS = (
     *(
-        b"",
-        b"\0",
-        b"walrus",
-        b"# T\n\nwalrus\n",
-        b"---\na: [\n---\nx",
-        b"{",
-        b"[]",
+        b"", b"\0", b"walrus", b"# T\n\nwalrus\n", b"---\na: [\n---\nx", b"{", b"[]",
         b"walrus\xed\xa0\x80",
     ),
     *(
@@ -60,7 +43,7 @@ TEXTS = (
         b"created: 9999-99-99\ntags: {a: b}\n",
         b"---\nsource_file: .mp4\nduration: 1e400\n---\nwalrus",
     ),
-)
+)  # fmt: skip
 
 
 def odd_name(chance: random.Random) -> bytes:

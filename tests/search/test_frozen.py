@@ -16,17 +16,9 @@ from catalog.search.fts_chunk import ChunksFTS, create_chunks_fts, match_text
 from catalog.search.hybrid import HybridSearch
 from catalog.search.service import SearchService
 from fakes import WordEncoder, open_library
+from tables import read_cases
 
-CHANGED = [
-    {"chunk_size": 64, "chunk_overlap": 0, "chunk_min_size": 0},
-    {"embed_prefix_query": "bread: ", "embed_prefix_doc": "bread: ", "embed_context": False},
-    {"lexical_engine": "fts", "vector_engine": "flat"},
-    {"fusion_mode": "relative_score", "lexical_weight": 9.0, "vector_weight": 0.1},
-    {"rrf_k": 1, "bonus_first": 1.0, "bonus_second": 0.9, "original_weight": 50.0},
-    {"vector_top_k": 1, "fts_top_k": 1, "overfetch": 1, "fusion_top_k": 1},
-    {"max_chunks_per_doc": 1, "max_query_chars": 16, "snippet_chars": 40},
-    {"rerank_enabled": True, "expansion_enabled": True, "query_cache_size": 0},
-]
+CHANGED = read_cases(__file__)["changed"]
 
 
 class Fixed(BaseRetriever):

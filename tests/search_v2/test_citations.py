@@ -31,7 +31,7 @@ from catalog.search_v2.service import SearchServiceV2
 from counters import WordCounter
 from fakes import WordEncoder, open_library, write
 from made_results import stored
-from tables import table
+from tables import read_cases, table
 
 NOWHERE = Locator()
 
@@ -296,24 +296,7 @@ def test_each_of_its_pages_finds_it_in_every_mode(service, mode, asked, paths):
     assert {hit.path for hit in hits} == set(paths)
 
 
-PAPER = """# Paper
-
-## Setup
-
-The kettle is filled.
-
-## Method *of tea*
-
-Leaves rest in the kettle.
-
-### Steps
-
-Wait four minutes.
-
-## Results
-
-The tea is good.
-"""
+PAPER = read_cases(__file__)["paper"]
 HEADINGS = ("Paper", "Setup", "Method of tea", "Steps", "Results")
 
 

@@ -129,14 +129,9 @@ def test_markdown_has_its_headings_with_and_without_a_name(service):
 
 def test_metadata_is_kept_lists_included_and_can_be_asked_for(service):
     said = {
-        "file_name": "keys.md",
-        "tags": ["ops", "security"],
-        "authors": ["Ann", "Bo"],
-        "level": 3,
-        "nested": {"team": "red"},
-        "last_modified_date": "2024-05-06",
-        "nothing": None,
-    }
+        "file_name": "keys.md", "tags": ["ops", "security"], "authors": ["Ann", "Bo"], "level": 3,
+        "nested": {"team": "red"}, "last_modified_date": "2024-05-06", "nothing": None,
+    }  # fmt: skip
     run(service, Document(text=KEYS, metadata=said))
     for filters in (
         {"tags": "ops"},

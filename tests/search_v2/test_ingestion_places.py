@@ -144,13 +144,9 @@ def test_a_word_that_a_step_removes_is_nowhere(service):
 
 def test_the_users_own_keys_and_nested_values_come_back(service):
     said = {
-        "citation": "Smith 2020",
-        "relevance": 77,
-        "line_start": 99,
-        "number": 5,
-        "geo": {"lat": 1, "tags": ["a", "b"]},
-        "authors": [{"name": "Ann"}],
-    }
+        "citation": "Smith 2020", "relevance": 77, "line_start": 99, "number": 5,
+        "geo": {"lat": 1, "tags": ["a", "b"]}, "authors": [{"name": "Ann"}],
+    }  # fmt: skip
     run(service, None, text="Cows eat grass.", metadata=said)
     (one,) = retrieve(service, "cows", filters={"geo.lat": 1})
     (source,) = AnswerQueryEngine("notes", service=service).query("cows").source_nodes
@@ -188,17 +184,10 @@ def test_prompts_have_the_templates_of_the_document(service):
 
 def test_metadata_come_back_as_they_were_given(service):
     said = {
-        "big": 2**70,
-        "none": None,
-        "empty": [],
-        "padded": "  x ",
-        "tags": "a, b",
-        "Page Title": "Farm",
-        " spaced ": 1,
-        "inf": float("inf"),
-        "geo": {"lat": 1.5, "by": {"a": 1}},
-        "url": "https://a.example/b ",
-    }
+        "big": 2**70, "none": None, "empty": [], "padded": "  x ", "tags": "a, b",
+        "Page Title": "Farm", " spaced ": 1, "inf": float("inf"),
+        "geo": {"lat": 1.5, "by": {"a": 1}}, "url": "https://a.example/b ",
+    }  # fmt: skip
     run(service, None, Tell(told={"step": {"n": 2**70}, "nothing": None}), **COWS, metadata=said)
     (node,) = retrieve(service, "cows", filters=[{"field": "geo.lat", "value": 1.5}, "tag=a"])
     given = said | {"step": {"n": 2**70}, "nothing": None, "doc_id": " cows "}

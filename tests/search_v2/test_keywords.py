@@ -15,7 +15,7 @@ from catalog.store.restriction import Restriction
 from growth import assert_linear
 from made_results import stored
 from stores import service_of
-from tables import table
+from tables import read_cases, table
 
 WHOLE = Restriction("notes")
 
@@ -204,17 +204,7 @@ def test_passages_in_a_script_that_neither_model_nor_query_uses_lose_half_of_the
     assert list(prefer_words(found, "what does maxRetries do", 1.0, ["english"])) == found
 
 
-PAGES = {
-    "bread": "Bake the bread for forty minutes in a hot oven.",
-    "soup": "Boil the carrots and the onions for the soup.",
-    "garden": "Water the garden early in the morning.",
-    "bicycle": "Oil the chain of the bicycle twice a year.",
-    "keys": "Rotate the API keys every ninety days.",
-    "retries": "A client gives up after maxRetries attempts.",
-    "travel": "Take the night train to the sea in summer.",
-    "office": "The IT department mends it on Mondays.",
-    "music": "Tune the strings of the violin before you play.",
-}
+PAGES = dict(read_cases(__file__)["pages"])
 
 
 @pytest.fixture

@@ -467,14 +467,10 @@ def test_a_page_is_cited_and_filtered_by_its_number(service):
 
 def test_users_keys_and_ids_keep_their_names(service):
     said = {
-        "date": "2024-05-06",
-        "url": "https://example.org/a",
-        "creation_date": "2024-05-01",
-        "keywords": "ops, keys",
-        "source": "https://example.org/b",
-        "page_title": "Zoo",
+        "date": "2024-05-06", "url": "https://example.org/a", "creation_date": "2024-05-01",
+        "keywords": "ops, keys", "source": "https://example.org/b", "page_title": "Zoo",
         "author": "Ann",
-    }
+    }  # fmt: skip
     ingest(service, Document(text="A walrus sleeps.", doc_id="zoo-7", metadata=said))
     [node] = CatalogRetriever("own").retrieve("walrus")
     assert said.items() <= node.metadata.items()

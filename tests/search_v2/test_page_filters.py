@@ -6,19 +6,9 @@ from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
-from tables import table
+from tables import read_cases, table
 
-PAGES = {
-    "good_dot_md": "---\ntitle: Else\nsource_url: https://a.org/good\npage_title: Good page\n"
-    "agent_hint: writer\n---\n# Good\n\n## Rivers\n\nOtters swim in rivers.\n",
-    "two_dot_md": "---\nsource_url: [https://a.org/1, https://a.org/2]\npage_title: [One, Two]\n"
-    "---\n# Two\n\nOtters swim twice.\n",
-    "year_dot_md": "---\npage_title: 1984\nsection: mine\n---\n# Year\n\nOtters of a year.\n",
-    "odd_dot_md": "---\nsource_url: not an address\n---\n# Odd\n\nOtters of an odd page.\n",
-    "empty_dot_md": "---\nsource_url:\npage_title: null\n---\n# Empty\n\nOtters of no page.\n",
-    "broken_dot_md": "---\nsource_url: [broken\n---\n# Broken\n\nOtters of a broken page.\n",
-    "list_dot_md": "---\n- a\n- b\n---\n# List\n\nOtters of a list.\n",
-}
+PAGES = dict(read_cases(__file__)["pages"])
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,9 @@ from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker, ScriptedSource
 from stores import open_store
-from tables import table
+from tables import read_cases, table
 
-TOPICS = {
-    "keys.md": "Rotate the api keys every ninety days. A leaked key is revoked at once.",
-    "bread.md": "Mix flour, water and yeast. Bake the bread at 230 degrees.",
-    "backup.md": "Backups run at midnight and are kept for thirty days.",
-    "garden.md": "Water the tomatoes every morning. Prune the roses in spring.",
-    "token.md": "A credential for the interface is exchanged for a new secret each quarter.",
-    "oven.md": "The oven needs twenty minutes to reach its temperature before a loaf goes in.",
-}
+TOPICS = dict(read_cases(__file__)["topics"])
 
 
 @pytest.fixture
@@ -432,13 +425,7 @@ def test_an_answer_less_near_than_the_best_passages_is_asked(opened, folder):
     assert "0 lexical, 1 vector" in stage(found, "expanded legs").note
 
 
-TEXTS = {
-    "keys.md": "Rotate the api keys every ninety days. A leaked key is revoked at once.",
-    "bread.md": "Mix flour, water and yeast. Bake the bread at 230 degrees.",
-    "rota.md": "The rota says who waters the keys of the piano, and who may rotate the plants.",
-    "api.md": "The api answers in JSON. An api version is kept for two years.",
-    "token.md": "A credential for the interface is exchanged for a new secret each quarter.",
-}
+TEXTS = dict(read_cases(__file__)["texts"])
 QUERY = "rotate api keys"
 
 

@@ -18,7 +18,7 @@ from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from small_documents import NOTES
 from stores import open_store, service_of
-from tables import table
+from tables import read_cases, table
 
 WORDS = ("key", "rotate", "admin", "bread", "flour", "yeast", "backup", "midnight")
 
@@ -220,16 +220,7 @@ def test_each_node_names_its_dataset(service):
 # Misspelt words
 
 
-BUILDING = {  # notes on a building, and a dataset that documents names of code
-    "code/chat.md": "CondenseQuestionChatEngine and CondensePlusContextMode ask a model.",
-    "code/managers.md": "ClusterManagerFactory builds a ClusterManager for a ScreenReader.",
-    "code/sampler.md": "TemperatureSamplerConfig is read by the WarrantyClaimParser.",
-    "code/staff.md": "HollensteinianTransform needs a MaintenanceWindow and its DeliveryPlan.",
-    "mine/floors.md": "Condensation on the screened floor of a cluster of rooms dries in a week.",
-    "mine/staff.md": "Katharina Hollenstein leads the maintenance; her code is on GitHub.",
-    "mine/pump.md": "The temperature of the compressor stays below ninety degrees.",
-    "mine/rules.md": "The warranty lasts for months after delivery of order 48213.",
-}
+BUILDING = dict(read_cases(__file__)["building"])
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from catalog.store.recordings import (
 from catalog.store.restriction import Restriction
 from fakes import open_library
 from made_results import stored as passage
-from tables import table
+from tables import read_cases, table
 
 NOW = 1_700_000_000.0
 TALK = Restriction("vault")
@@ -124,13 +124,7 @@ FRAMES = (
     frame(72, '## Frame at 00:01:12\n\nSlide: "BatchNorm"\nformula'),
     frame(110, "## Frame at 00:01:50\n\nThank you"),
 )
-AROUND = [
-    '00:00:45–00:01:00 (Audio, Bob): "Why is that?"',
-    '00:01:05–00:01:18 (Audio, Anna): "We then apply batch normalisation..."',
-    '00:01:12 (Screen): "Slide: "BatchNorm" formula"',
-    '00:01:18–00:01:30 (Audio, Anna): "It scales every layer."',
-    '00:01:32–00:01:44 (Audio, Anna): "Questions now."',
-]
+AROUND = read_cases(__file__)["around"]
 
 
 @pytest.fixture(scope="module")

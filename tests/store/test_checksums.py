@@ -8,20 +8,9 @@ from catalog.core.errors import DamagedDocumentError
 from catalog.store import embedding_cache
 from catalog.store.chunks import find_by_path, find_damaged_documents, load_chunks
 from catalog.store.embedding_cache import find_damaged_vectors
-from tables import table
+from tables import read_cases, table
 
-CHANGES = [
-    "UPDATE chunks SET text = 'Rotate the kegs.' WHERE seq = 1",
-    "UPDATE chunks SET text = CAST(x'52ff74' AS TEXT) WHERE seq = 1",
-    "UPDATE chunks SET title = 'B' WHERE seq = 1",
-    "UPDATE chunks SET page = 7 WHERE seq = 1",
-    "UPDATE chunks SET modality = 'smell' WHERE seq = 1",
-    "UPDATE chunks SET headings = '[' WHERE seq = 1",
-    """UPDATE chunks SET sections = '["B"]' WHERE seq = 1""",
-    """UPDATE chunks SET places = '{"unit": "page"}' WHERE seq = 1""",
-    "UPDATE documents SET metadata = '{' WHERE id = 1",
-    "UPDATE documents SET path = 'c.md' WHERE id = 1",
-]
+CHANGES = read_cases(__file__)["changes"]
 
 
 @pytest.fixture

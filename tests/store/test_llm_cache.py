@@ -39,18 +39,12 @@ def purge(database):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (("a", "b"), ("ab",)),
-        (("a", "b"), ("b", "a")),
-        (("a", ""), ("a",)),
-        (("a\0b",), ("a", "b")),
-        (('a", "b',), ("a", "b")),
-        (('["a"]',), ("a",)),
-        (("é",), ("e\u0301",)),
-        (("\\ud83d\\ude00",), ("😀",)),
-        (("\ud83d\ude00",), ("😀",)),
+        (("a", "b"), ("ab",)), (("a", "b"), ("b", "a")), (("a", ""), ("a",)),
+        (("a\0b",), ("a", "b")), (('a", "b',), ("a", "b")), (('["a"]',), ("a",)),
+        (("é",), ("e\u0301",)), (("\\ud83d\\ude00",), ("😀",)), (("\ud83d\ude00",), ("😀",)),
         ((), ("",)),
     ],
-)
+)  # fmt: skip
 def test_no_two_lists_of_parts_share_a_key(one, other):
     assert cache_key(*one) != cache_key(*other)
     assert cache_key(*one) == cache_key(*one)

@@ -16,16 +16,9 @@ from catalog.interfaces.mcp import document_uri
 from catalog.interfaces.tools import LISTED_TOOLS, TOOLS, call_tool
 from fakes import open_library
 from stores import store_of
-from tables import table
+from tables import read_cases, table
 
-KETTLE = {
-    "hostile.md": "line",
-    "recipes/bread.txt": "line",
-    "paper.pdf": "page",
-    "deck.pptx": "slide",
-    "talks/normalisation.srt": "00:01:05",
-    "tools/rotate.py": "line",
-}
+KETTLE = dict(read_cases(__file__)["kettle"])
 
 
 class Changed:
@@ -195,12 +188,7 @@ def test_the_status_counts_and_an_empty_store_is_said_to_be_empty(call, tmp_path
         assert "none yet" in call_tool(empty, "search_chunks", {"query": "keys"}).text
 
 
-FILES = {
-    "a, b.md": "---\ntags: ['x, y']\n---\nThe walrus does not sing.\n",
-    "a.md": "---\ntags: [x]\n---\nA walrus of the sea.\n",
-    "b.md": "---\ntags: [y, x]\n---\nTOKEN_ONE and the walrus.\n",
-    "what? ü/100%25.md": "Nothing but an otter.\n",
-}
+FILES = dict(read_cases(__file__)["files"])
 
 
 @pytest.fixture(scope="module")

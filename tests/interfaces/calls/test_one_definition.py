@@ -65,15 +65,9 @@ def test_the_command_line_takes_each_parameter(paint):
         *("--first-wall", "1", "--no-glossy", "--quick", "--json"),
     )
     assert json.loads(done.stdout) == {
-        "text": "sky",
-        "colours": ["blue", "white"],
-        "shade": "dark",
-        "coats": 2,
-        "first_wall": 1,
-        "glossy": False,
-        "quick": True,
-        "brush": None,
-    }
+        "text": "sky", "colours": ["blue", "white"], "shade": "dark", "coats": 2, "first_wall": 1,
+        "glossy": False, "quick": True, "brush": None,
+    }  # fmt: skip
 
 
 def test_the_command_lines_defaults_are_those_of_python(paint):
@@ -83,15 +77,10 @@ def test_the_command_lines_defaults_are_those_of_python(paint):
 def test_the_commands_help_says_what_each_parameter_means(paint):
     text = paint("--help").stdout
     for expected in (
-        "Paint some walls.",
-        "What to paint.",
-        "-c, --colour",
-        "Only these colours; may be repeated.",
-        "[default: light]",
-        "[default: 4; ",
-        "--glossy / --no-glossy",
-        "Let it shine.",
-    ):
+        "Paint some walls.", "What to paint.", "-c, --colour",
+        "Only these colours; may be repeated.", "[default: light]", "[default: 4; ",
+        "--glossy / --no-glossy", "Let it shine.",
+    ):  # fmt: skip
         assert expected in text
     assert "brush" not in text
 

@@ -11,17 +11,9 @@ from catalog.interfaces.mcp import document_uri
 from catalog.interfaces.tools import ASK, LISTED_TOOLS, TOOLS
 from interfaces.mcp.conftest import ODD_PATHS
 from interfaces.mcp.signs import give, wait_for
+from tables import read_cases
 
-GOOD = {
-    "search_chunks": {"query": "How often are keys rotated?", "dataset": "notes"},
-    "query_catalog": {"query": "keys", "dataset": "notes"},
-    "search": {"query": "rotate keys", "dataset": "notes"},
-    "vsearch": {"query": "rotate keys", "dataset": "notes"},
-    "query": {"query": "rotate keys", "dataset": "notes", "rerank": False},
-    "get": {"reference": "notes:keys.md"},
-    "multi_get": {"patterns": "keys.md", "dataset": "notes"},
-    "status": {},
-}
+GOOD = dict(read_cases(__file__)["good"])
 BAD = [
     ("get", {"reference": {"a": 1}}, "reference must be a valid string"),
     ("status", {"tpo_k": 3}, "there is no argument 'tpo_k'"),

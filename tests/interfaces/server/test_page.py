@@ -400,12 +400,8 @@ def test_no_other_sites_page_may_write(asked, engine, headers):
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_another_site_may_link_to_the_page_but_not_use_it_in_the_background(asked, engine, site):
     paths = (
-        "/?q=keys",
-        "/compare?q=keys",
-        "/sets.jsonl?set=a",
-        "/v1/search?query=keys",
-        "/metrics",
-    )
+        "/?q=keys", "/compare?q=keys", "/sets.jsonl?set=a", "/v1/search?query=keys", "/metrics",
+    )  # fmt: skip
     for mode, kind in (("no-cors", "image"), ("navigate", "iframe"), ("navigate", "object")):
         headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": kind}
         for path in paths:
