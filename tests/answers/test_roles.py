@@ -30,7 +30,7 @@ from catalog.library.library import Library
 from catalog.store.document_names import read_levels
 from fakes import open_library, write
 from stores import open_store, store_of
-from tables import table
+from tables import read_cases, table
 
 SALARY = "What is the salary of a director?"
 
@@ -182,27 +182,7 @@ def bound(home):
         yield opened
 
 
-ASKED = [
-    ("search", {"query": "birds sing in the morning"}),
-    ("search", {"query": "mine", "mode": "lexical"}),
-    ("search", {"query": "sings", "mode": "vector", "explain": True}),
-    ("search", {"query": "sings", "docs": ["*.md"]}),
-    ("search", {"query": "sings", "name": "can"}),
-    ("search", {"query": "sings", "filters": ["owner!=x"]}),
-    ("ask", {"question": "Where does it sing in the morning?"}),
-    ("generate", {"kind": "workflow", "topic": "sing in the morning", "model": WRITER}),
-    ("get", {"reference": "open.md"}),
-    ("get", {"reference": "list.jsonl:1-2"}),
-    ("get", {"reference": "canar.md"}),
-    ("multi_get", {"patterns": ["**"]}),
-    ("multi_get", {"patterns": ["list.jsonl"]}),
-    ("browse", {}),
-    ("browse", {"query": "morning"}),
-    ("browse", {"containing": ["sings"]}),
-    ("browse", {"name": "cana"}),
-    ("browse", {"tags": ["canar"]}),
-    ("browse", {"sort": "modified"}),
-]
+ASKED = read_cases(__file__)["asked"]
 
 
 def said(engine, verb, arguments):

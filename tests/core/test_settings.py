@@ -1,6 +1,7 @@
 """Settings: precedence, bounds, unknown names, and where each value came from."""
 
 import json
+from operator import attrgetter
 
 import pytest
 
@@ -119,22 +120,10 @@ def test_a_preset_is_named_by_argument_variable_or_file_and_remembered(tmp_path,
     assert load_settings().settings.home == home_folder() == default_home()
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("IDX_RAG_V2__TOP_K", lambda it: it.rag_v2.top_k),
-        ("IDX_RAG_V2__INGEST__MAX_PAGES", lambda it: it.rag_v2.ingest.max_pages),
-        ("IDX_RAG_V2__EMBED_PREFIX_QUERY", lambda it: it.rag_v2.embed_prefix_query),
-        ("IDX_RAG_V2__RERANK_ENABLED", lambda it: it.rag_v2.rerank_enabled),
-        ("IDX_SERVE__TOKEN", lambda it: it.serve.token),
-        ("IDX_SERVE__TIMEOUT_SECONDS", lambda it: it.serve.timeout_seconds),
-        ("IDX_LLM__PROVIDER", lambda it: it.llm.provider),
-        ("IDX_DATABASE_URL", lambda it: it.database_url),
-        ("IDX_CONFIG", lambda it: it.home),
-    ],
-)
-def test_an_empty_variable_is_as_one_that_is_not_set(monkeypatch, variable, value):
+@table("variable, setting")
+def test_an_empty_variable_is_as_one_that_is_not_set(monkeypatch, variable, setting):
     monkeypatch.delenv(variable, raising=False)
+    value = attrgetter(setting)
     before, key = value(load_settings().settings), settings_key(default_home(), None)
     monkeypatch.setenv(variable, "")
     assert value(load_settings().settings) == before

@@ -14,6 +14,7 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit, to_ranking
+from catalog.evaluation import report_text
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.gates import parse_gate
 from catalog.evaluation.report import (
@@ -25,9 +26,6 @@ from catalog.evaluation.report import (
 )
 from catalog.evaluation.report_text import (
     cut_excerpt,
-    format_difference,
-    format_ms,
-    format_p,
     format_share,
     make_showable,
 )
@@ -442,31 +440,10 @@ def test_characters_that_cannot_be_seen_are_shown():
     assert make_showable("a\x00b\u202ec\ud800\td\n") == "a␀b⟨U+202E⟩c�\td\n"
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (format_difference(0.0312), "+0.031"),
-        (format_difference(-0.0312), "−0.031"),
-        (format_difference(-0.0004), "0.000"),
-        (format_difference(0.0005), "+0.001"),
-        (format_p(0.00099), "< .001"),
-        (format_p(0.0182), ".018"),
-        (format_p(1.0), "1.000"),
-        (format_share(None), "not known"),
-        (format_share(1.0), "100 %"),
-        (format_share(0.9996), "99.9 %"),
-        (format_share(0.001), "0.1 %"),
-        (format_share(0.696), "70 %"),
-        (format_ms(0), "0 ms"),
-        (format_ms(0.001), "< 0.01 ms"),
-        (format_ms(6.94), "6.9 ms"),
-        (format_ms(31.4), "31 ms"),
-        (format_ms(999.7), "1 s"),
-        (format_ms(1234), "1.23 s"),
-    ],
-)
-def test_numbers_are_written_as_people_read_them(said, expected):
-    assert said == expected
+@table("name, number, expected")
+def test_numbers_are_written_as_people_read_them(name, number, expected):
+    assert getattr(report_text, name)(number) == expected
+    assert format_share(None) == "not known"
 
 
 @pytest.mark.slow

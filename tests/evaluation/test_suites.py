@@ -9,6 +9,7 @@ from catalog.evaluation.suites import DEPTHS, SuiteQuery, ValidationSuite, read_
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
+from tables import table
 
 GOOD = """
 name = "keys"
@@ -46,37 +47,10 @@ def test_a_suite_has_its_questions_sources_and_usual_limits(read):
     assert read(query()).name == "suite"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (query(kind='"easy"'), "query one: kind: must be 'general', 'technical', "),
-        (query(expected=None), "query one: expected has no source: name one, or call"),
-        (query(kind='"non-existent"'), "query one: a non-existent query must not expect a source"),
-        (query(kind='"filtered"'), "query one: a filtered query needs filters"),
-        (query(query='"  "'), "query one: query: must not be blank"),
-        (query(expected='["path"]'), "query one: expected.0: 'path' is not a condition such as"),
-        (query(filters='["page?3"]'), "query one: filters: 'page?3' is not a condition"),
-        (query(expected='"path=a.md"'), "query one: expected: must be a list, not 'path=a.md'"),
-        (query(filters="{ page = { near = 3 } }"), "query one: filters: unknown filter operator"),
-        (query(threshold="1.5"), "query one: threshold: must be at most 1"),
-        (query(filter="3"), "query one: filter: unknown key; did you mean filters?"),
-        (query(id=None), "query 1: id: is missing"),
-        (query() + query(), "id 'one' occurs twice"),
-        ("name = 'none'\n", "the suite has no query"),
-        ("query = 3\n", "query: must be a list, not 3"),
-        ("query = [3]\n", "query 1: must be an object, not 3"),
-        ("mode = 'lexical'\nscore = 'cosine'\n" + query(), "a lexical search has no cosine"),
-        ("score = 'cosine'\n" + query(), "each model has other cosines: set a thres"),
-        ("[limits]\nprecision = 2\n" + query(), "limits.precision: must be at most 1"),
-        ("repeats = 1\n" + query(), "repeats: must be at least 2"),
-        ("[[query", "is not TOML"),
-        (query(id='"a b"') + query(kind='"odd"'), "query a b: id: must have no blanks"),
-        (query(id='"a b"') + query(kind='"odd"'), "query one: kind: must be"),
-    ],
-)
-def test_a_suite_that_cannot_be_held_to_is_refused_with_every_reason(read, text, reason):
+@table("text, queries, reason")
+def test_a_suite_that_cannot_be_held_to_is_refused_with_every_reason(read, text, queries, reason):
     with pytest.raises(GoldenSetError) as refused:
-        read(text)
+        read(text + "".join(query(**one) for one in queries))
     assert reason in str(refused.value)
 
 

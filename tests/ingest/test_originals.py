@@ -14,7 +14,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import open_library, write
-from tables import table
+from tables import read_cases, table
 
 SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
 BLANK_PDF = """%PDF-1.4
@@ -229,31 +229,7 @@ def test_a_recording_too_large_to_be_read_is_known_all_the_same(tmp_path, folder
         assert (hit.modality, hit.original) == ("audio_transcript", "podcast.mp3")
 
 
-FALSE_FILES = {
-    "note.md": "---\nfile_type: video\nmedia: talks/lecture\n---\nA walrus.\n",
-    "note.rst": ":media: talks/lecture\n:media_file: talks/lecture.mp4\n\nA walrus.\n",
-    "header.md": "# A\n\n---\nvideo_id: x\nmedia_file: talks/lecture\n---\n\nA walrus.\n",
-    "memo.jsonl": json.dumps(
-        {
-            "_id": "r",
-            "text": "A walrus.",
-            "metadata": {
-                "media": "talks/lecture",
-                "media_file": "talks/lecture.mp4",
-                "source_type": "memo",
-            },
-        }
-    ),
-    "video.jsonl": json.dumps(
-        {
-            "_id": "r",
-            "text": "A walrus.",
-            "metadata": {"media": "talks/lecture", "file_type": "video"},
-        }
-    ),
-    "path.jsonl": json.dumps({"_id": "talks/lecture", "text": "A walrus."}),
-    "lecture.mp4.jsonl": json.dumps({"_id": "talks/x", "text": "A walrus."}),
-}
+FALSE_FILES = dict(read_cases(__file__)["false_files"])
 
 
 @pytest.mark.parametrize("name", FALSE_FILES)

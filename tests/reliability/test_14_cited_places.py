@@ -17,7 +17,7 @@ from catalog.library.indexing import Indexer
 from fakes import open_library
 from outlook_file import outlook_message
 from reliability.opened_file import open_at, read_text
-from tables import table
+from tables import read_cases, table
 from workbooks import workbook
 
 WORDS = ("quarry", "lantern", "meadow", "orchard", "pebble", "walnut", "thistle", "harbour")
@@ -349,24 +349,7 @@ WRITERS = {
     "paper.docx": write_docx, "deck.pptx": write_pptx, "book.epub": write_epub,
     "offer.msg": write_message,
 }  # fmt: skip
-UNITS = {
-    "cells.ipynb": "cell",
-    "paper.pdf": "page",
-    "paper.docx": "paragraph",
-    "paper.odt": "paragraph",
-    "paper.fodt": "paragraph",
-    "book.fb2": "paragraph",
-    "paper.rtf": "paragraph",
-    "budget.xlsx": "row",
-    "deck.pptx": "slide",
-    "book.epub": "paragraph",
-    "page.mhtml": "paragraph",
-    "records.jsonl": "record",
-    "export.json": "record",
-    "notes.enex": "record",
-    **dict.fromkeys(("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt"), "time"),
-    "whisper.json": "time",
-}
+UNITS = dict(read_cases(__file__)["units"])
 NAMES = (*TEXTS, "wide.txt", "wide.html", *WRITERS)
 MAILS = ("letter.eml", "archive.mbox", "offer.msg")  # their lines are those that get shows
 

@@ -91,46 +91,24 @@ def test_json_cut_short_gives_the_lines_that_are_whole():
     assert pairs("```\nlex: rotate keys\n```") == [("lex", "rotate keys")]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("lex: password renewal", "no query term"),
-        ("lex: how do I", "no query term"),  # stop words of the query are none of its tokens
-        ("lex: API  KEYS, rotate!", "nothing new"),  # the query's own words in another order
-        ("lex: rotating the API key", "nothing new"),  # … and after stemming
-        ("vec: How do I rotate API-keys?!", "nothing new"),
-        ("hyde: HOW DO I ROTATE \uff21PI KEYS", "nothing new"),
-        ("lex: rotate a key", "nothing new"),  # fewer of its words find less
-        ("vec: how are keys to be rotated", "nothing new"),
-        ("hyde: Rotate the keys, or do not.", "nothing new"),
-        ("vec: what is it", "nothing new"),  # stop words alone
-        ("lex: keys " + "a " * 12, "length"),
-        ("lex: keys " + "a" * 120, "length"),
-        ("vec: key" + " a" * 40, "length"),
-        ("vec: keys " + "a" * 300, "length"),
-        ("hyde: key" + " a" * 200, "length"),
-        ("hyde: rotate keys every " + "a" * 1500, "length"),
-        ("vec: rotation", "length"),
-        ("hyde: Rotate keys monthly.", "length"),
-        ("lex: ?!", "length"),
-        ("lex: ", "length"),
-        ("vec: rotate vec: replace", "instructions"),
-        ("hyde: first LEX : then the keys", "instructions"),
-        ("lex: <keywords> rotate", "instructions"),
-        ("vec: <one rephrased question> about keys", "instructions"),
-        ("vec: why does a cuckoo clock squeak when the bird calls", "instructions"),
-        ("vec: Does a cuckoo clock SQUEAK", "instructions"),
-        ("vec: which key does the wheel of a hurdy-gurdy need", "instructions"),  # 5 in a row
-        ("hyde: Stay with the subject of the query", "instructions"),
-        ("vec: As an AI I have no keys", "instructions"),
-        ("vec: I cannot rotate keys", "instructions"),
-        ("vec: I\u2019m sorry, rotate what?", "instructions"),
-        ("vec: Here are some keys", "instructions"),
-        ("vec: Sure, rotate keys", "instructions"),
-    ],
-)
+@table("text, reason")
 def test_a_line_is_dropped_for_its_reason(text, reason):
     assert keep(text) == ([], {reason: 1})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lex: keys " + "a " * 12,
+        "lex: keys " + "a" * 120,
+        "vec: key" + " a" * 40,
+        "vec: keys " + "a" * 300,
+        "hyde: key" + " a" * 200,
+        "hyde: rotate keys every " + "a" * 1500,
+    ],
+)
+def test_a_line_beyond_the_limit_is_dropped(text):
+    assert keep(text) == ([], {"length": 1})
 
 
 @pytest.mark.parametrize(
