@@ -7,12 +7,15 @@ import pytest
 from answers.conftest import asking
 from catalog.answers.answerable import estimate_answer, is_sure, read_candidates
 from catalog.answers.answering import answer_question
+from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import Candidate, choose_sentences, find_conflict, rank_candidates
 from catalog.answers.statements import read_statements
+from catalog.core.answers import AnswerSentence
 from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import SearchServiceV2
 from fakes import open_library, write
+from made_results import result
 from tables import table
 
 
@@ -279,6 +282,19 @@ def test_a_heading_that_turns_a_sentence_is_shown_with_it(text, shown):
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
     assert rank_candidates("how high is the fee", [passage])[0].context == shown
+
+
+def test_a_citation_has_all_that_is_quoted_and_only_a_mark_is_a_number_in_brackets():
+    text = "Run print [1] first. Then wait. The key is in it." + " Long." * 100
+    sources = Sources([passage := result(text=text)], "number")
+    for start, end in ((33, len(text)), (0, 20)):
+        quoted = AnswerSentence(
+            text=text[start:end], citations=(passage.rank,), supported=True, span=(start, end)
+        )
+        cited = sources.cite(quoted)
+    [citation] = sources.of([cited])
+    assert citation.text == text
+    assert cited.marked() == "Run print [ 1 ] first. [1]"
 
 
 def test_an_answer_stands_in_the_first_passage():

@@ -29,6 +29,7 @@ class Sources:
         self._form = form
         self._cited: dict[tuple[object, ...], AnswerCitation] = {}
         self._known: dict[AnswerSentence, AnswerSentence] = {}
+        self._places: dict[tuple[object, ...], tuple[int, int]] = {}  # of their texts
 
     def cite(self, sentence: AnswerSentence) -> AnswerSentence:
         """Return the sentence with the numbers of its sources in place of the results' ranks."""
@@ -57,21 +58,34 @@ class Sources:
     def _add(self, result: SearchResult, sentence: AnswerSentence) -> AnswerCitation:
         start, end = sentence.span or find_quote(result, sentence.text)
         locator, cited, link = locate_part(result, start, end)
-        text = result.text[start : min(end, start + _LONGEST)]
+        end = end if sentence.span else min(end, start + _LONGEST)
+        text = result.text[start:end]
+        own = {name: getattr(result, name) for name in _OF_RESULT}
         key = (result.source_doc_id, cited, locator)
         known = self._cited.get(key)
         if known is None:
             known = AnswerCitation(
                 n=len(self._cited) + 1,
-                **{name: getattr(result, name) for name in _OF_RESULT},
+                **own,
                 locator=locator,
                 citation=cited,
                 link=link,
                 text=text,
                 verified=sentence.supported,
             )
+        elif known.verified == sentence.supported and text not in known.text:
+            low, high = self._places[key]
+            if known.rank == result.rank:  # all that is quoted, and what is between
+                start, end = min(start, low), max(end, high)
+                text = result.text[start:end]
+            else:
+                start, end, text = low, high, f"{known.text} … {text}"
+            known = known.model_copy(update={"text": text})
         elif sentence.supported and not known.verified:
-            known = known.model_copy(update={"verified": True, "text": text})
+            known = known.model_copy(update={**own, "verified": True, "text": text})
+        else:
+            return known
+        self._places[key] = start, end
         self._cited[key] = known
         return known
 

@@ -7,6 +7,7 @@ Each detail is read into a value that is independent of its notation: 1,000 is *
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Literal, NamedTuple, TypeGuard
@@ -131,27 +132,8 @@ def is_name(value: object) -> TypeGuard[tuple[str, ...]]:
 
 
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec"
-_MONTH = (
-    r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
-    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
-)
-_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?"
-_YEAR = r"(?P<year>1[5-9][0-9]{2}|20[0-9]{2})"
-_DATES = tuple(
-    re.compile(form)
-    for form in (
-        rf"(?<![\d.-]){_YEAR}-(?P<number>[01][0-9])(?:-(?P<day>[0-3][0-9]))?(?![\d-])",
-        rf"(?<![\d.]){_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR})?(?!\d)",
-        rf"\b{_MONTH}\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}(?!\d))?",
-        rf"\b{_MONTH},?\s+(?:of\s+)?{_YEAR}(?!\d)",
-        rf"(?<![\d.]){_DAY}\.(?P<number>[01]?[0-9])\.{_YEAR}(?!\d)",
-        rf"(?<![\d/])(?P<first>[0-3]?[0-9])/(?P<second>[0-3]?[0-9])/{_YEAR}(?![\d/])",
-        r"(?<![\d:.])(?P<time>[0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9])?)(?![\d:])",
-        rf"(?<![\d.,/%$€£-]){_YEAR}(?:s\b)?(?![\w%°]|[.,:/-]\d)",
-        r"\b(?P<month>January|February|April|June|July|August|September|October|November|December)\b",
-        r"(?<=\b[iI]n )(?P<month>May|March)\b",
-    )
-)
+_TABLE = tomllib.loads(files("catalog.answers").joinpath("details.toml").read_text("utf-8"))
+_DATES = tuple(re.compile(form % _TABLE["parts"]) for form in _TABLE["dates"])
 _WEEKDAY = re.compile(r"\b((?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?\b")
 _NUMBER = re.compile(
     r"(?<![\w.])(?<![^\W\d_]-)(?P<sign>(?<![\w)\]%][-−–])[-−](?=\d))?"

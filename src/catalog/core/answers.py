@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
@@ -21,12 +22,14 @@ from catalog.core.results import (
 
 EventKind = Literal["results", "sentence", "answer"]
 MAY_NOT_ANSWER = "These documents may not answer it. Closest:\n"
+_NUMBER = re.compile(r"\[(\d+)\]")  # a document's own, which is no mark of the answer
 
 
 class AnswerCitation(Frozen):
     """A source of an answer, cited as ``[n]``: one place in the result of that ``rank``.
 
-    ``text`` is the part of the passage that supports the answer, word for word, and what is cited.
+    ``text`` is the part of the passage that supports the answer, word for word: from the first
+    to the last sentence that cites it.
     ``verified`` says whether it supports any sentence that cites it.
     """
 
@@ -62,11 +65,14 @@ class AnswerSentence(Frozen):
     span: tuple[int, int] | None = Field(None, exclude=True)
 
     def marked(self) -> str:
-        """Return the sentence with its context, its citations and, if unsupported, a mark."""
+        """Return the sentence with its context, its citations and, if unsupported, a mark.
+
+        The sentence's own ``[1]`` is written ``[ 1 ]``: only a citation is a number in brackets.
+        """
         before = self.context and self.context + (" " if self.context.endswith("?") else ": ")
         marks = self.cited_as or [f"[{number}]" for number in self.citations]
         doubt = [] if self.supported else ["[unsupported]"]
-        return " ".join([before + self.text, *marks, *doubt])
+        return " ".join([_NUMBER.sub(r"[ \1 ]", before + self.text), *marks, *doubt])
 
 
 class NearDocument(Frozen):
