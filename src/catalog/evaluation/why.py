@@ -272,8 +272,11 @@ class _Case:
             lost = "meaning" if legs == ["vector"] else lost
             return lost, self._unlike(look, legs)
         shallow = [leg for leg in legs if look.of(leg) is None]
-        if blamed == "fusion" and shallow and self.look(self._deeper(20)).rank is not None:
+        if blamed == "fusion" and shallow and self.look(self._deeper(_DEEP)).rank is not None:
             return _LEGS[shallow[0]], self._unlike(look, legs)
+        usual = self._usual_fusion() if blamed == "top_k" else {}
+        if usual and (rank := self.look(usual).rank) is not None:
+            return "fusion", f"With the default weights it is result {rank}."
         return blamed, self._unlike(look, legs) if blamed == "top_k" else ""
 
     def _crossing(self, look: _Look, before: int, k: int) -> str:
@@ -374,16 +377,21 @@ class _Case:
                     return Change(text, rank, params, settings)
         return None
 
-    def _deeper(self, factor: int) -> dict[str, int]:
-        return {name: min(1000, getattr(self.parts.rag, name) * factor) for name in _DEPTHS}
+    def _deeper(self, factor: int) -> dict[str, Any]:
+        rag = self.parts.rag
+        least = self.params.top_k or rag.top_k
+        return {it: min(_DEEP, max(getattr(rag, it), least) * factor) for it in _DEPTHS}
+
+    def _usual_fusion(self) -> dict[str, Any]:
+        """Return the defaults of the settings of fusion that differ from them."""
+        rag, fields = self.parts.rag, type(self.parts.rag).model_fields
+        named = (name for name in fields if name in _FUSION)
+        return {it: fields[it].default for it in named if getattr(rag, it) != fields[it].default}
 
     def _tries(self, step: str, look: _Look) -> Iterator[_Try]:
         rag, request = self.parts.rag, look.found.request
         each = [self._deeper(factor) for factor in (2, 4, 10, 20)]
-        depths = [
-            _Try(", ".join(f"{name}={it}" for name, it in one.items()), settings=one)
-            for one in each
-        ]
+        depths = [_Try(_as_settings(one), settings=one) for one in each]
         if step == "filter":
             yield from self._fewer_conditions(request)
         elif step == "passage":
@@ -417,6 +425,8 @@ class _Case:
             yield from depths
             yield from self._other_weights(look)
         elif step == "fusion":
+            if usual := self._usual_fusion():
+                yield _Try(_as_settings(usual), settings=usual)
             yield from self._other_weights(look)
         yield from self._other_words(request)
         yield from self._other_weights(look)
@@ -455,8 +465,7 @@ class _Case:
         overlap_ = min(joint, 4096)
         size = max(rag.chunk_size, 2 * overlap_ + 1)
         settings = {"chunk_overlap": overlap_, "chunk_size": min(size, 8192)}
-        told = ", ".join(f"{name}={value}" for name, value in settings.items())
-        return _Try(f"index again with {told}", settings=settings)
+        return _Try(f"index again with {_as_settings(settings)}", settings=settings)
 
     def _more_results(self, least: int, most: int) -> Iterator[_Try]:
         rank = self.look(top_k=min(most, _DEEP)).rank
@@ -496,8 +505,16 @@ class _Case:
 
 _WHOLE, _PART = 2, 1
 _DEPTHS = ("fts_top_k", "vector_top_k")
+_FUSION = (
+    *("fusion_mode", "rrf_k", "bonus_first", "bonus_second"),
+    *("original_weight", "expansion_weight", "lexical_weight", "vector_weight"),
+)
 _CONDITIONS = ("docs", "doc_ids", "file_type", "name", "after", "before", "filters")
 _COMMON = stop_words("english") | stop_words("german")
+
+
+def _as_settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _one_line(text: str) -> str:
