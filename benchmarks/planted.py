@@ -318,7 +318,11 @@ def missing_cases(
     library: Library, parts: SearchParts, pairs: list[tuple[str, str]], each: int, files: Path
 ) -> Iterator[tuple[str, bool, bool, Loss]]:
     """Take documents out of the index while their files stay; apply the change: update."""
-    paths = {path: query for query, path in reversed(pairs) if (files / path).is_file()}
+    paths = {
+        path: query
+        for query, path in pairs
+        if is_found(parts, SearchParams(query, dataset="cut", top_k=10), path)
+    }
     chosen = list(paths)[:each]
     away = files.with_name("away")
     away.mkdir()
@@ -333,7 +337,7 @@ def missing_cases(
         said.append((params, path, explain_loss(parts, params, path)))
     Indexer(library).update("cut")
     for params, path, loss in said:
-        helped = loss.change is not None and is_found(parts, replace(params, top_k=100), path)
+        helped = loss.change is not None and is_found(parts, params, path)
         yield "not indexed", loss.step == "index", helped, loss
 
 

@@ -330,7 +330,7 @@ class _Case:
         text = self.wanted[0].text
         starts = range(0, max(1, len(text) - _STRETCH), max(1, len(text) // _STRETCHES))
         probes = [re.sub(r"\W+", " ", text[at : at + _STRETCH]).strip() for at in starts]
-        probes = [probe for probe in probes if len(probe.split()) > _NEAR][:_STRETCHES]
+        probes = [probe for probe in probes if len(probe.split()) >= _SHORTEST][:_STRETCHES]
         off: dict[str, Any] = {"rerank": False, "expand": False, "similarity_threshold": 0.0}
         places = [self.look(query=probe, mode=leg, **off).of(leg) for probe in probes]
         found = sum(place is not None and place <= _NEAR for place in places)
@@ -474,8 +474,9 @@ class _Case:
 
     def _other_weights(self, look: _Look) -> Iterator[_Try]:
         """Yield more weight for the leg that has the document, in steps; at last, it alone."""
-        if look.found.request.mode != "hybrid":
-            yield _Try("mode hybrid", {"mode": "hybrid"})
+        if (mode := look.found.request.mode) != "hybrid":
+            for other in ("hybrid", *(leg for leg in _LEGS if leg != mode)):
+                yield _Try(f"mode {other}", {"mode": other})
             return
         places = {leg: look.of(leg) or _DEEP for leg in _LEGS}
         leg = min(places, key=places.__getitem__)
