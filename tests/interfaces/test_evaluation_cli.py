@@ -260,6 +260,25 @@ def test_aa_tells_how_often_gates_fire_for_nothing_and_fails_nothing(catalog, go
     assert (code, told["repetitions"], told["queries"], told["differing"]) == (3, 1000, 30, 30)
 
 
+@pytest.mark.slow
+def test_several_candidates_are_compared_in_one_table_with_gates_for_each(catalog, golden):
+    base = ["compare", "--golden", golden, *FIRST_LAST, "--candidate", "lexical", "--aa"]
+    code, out, err = catalog(*base, "--fail-if", "ndcg@10 worse", "--report", "all.html")
+    assert (code, err.strip()) == (3, "catalog: failed: own_zoo:last: ndcg@10 worse")
+    assert out.startswith("No best search is shown: own_zoo:first and lexical: nDCG@10")
+    assert "own_zoo:last: FAILED  ndcg@10 worse" in out
+    assert "lexical: passed  ndcg@10 worse" in out
+    assert "group b" in Path("all.html").read_text()
+    code, out, _ = catalog(*base, "--fail-if", "ndcg@10 worse", "--json")
+    told = json.loads(out)
+    assert (code, told["failed_gates"]) == (3, ["own_zoo:last: ndcg@10 worse"])
+    assert told["groups"] == [["own_zoo:first", "lexical"], ["own_zoo:last"]]
+    named = ["own_zoo:last", "lexical"]
+    assert [one["candidate"] for one in told["gates"]] == named
+    assert [one["candidate"] for one in told["aa"]] == named
+    assert len(recorded(catalog)) == 6
+
+
 def test_more_metrics_are_shown_when_they_are_named(catalog, few):
     base = ["compare", "--golden", few, "--json", *FIRST_LAST]
     told = json.loads(catalog(*base, "--metric", "mrr@10", "--metric", "P@5")[1])["metrics"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -96,6 +97,113 @@ class PipelineComparison:
         before, after = map(np.array, _columns(self.baseline_scores, self.candidate_scores, metric))
         differences: npt.NDArray[np.float64] = after - before
         return differences
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two of several searches, tested on the deciding metric; p is corrected for all pairs."""
+
+    baseline: str
+    candidate: str
+    test: PairedTest
+    adjusted_p: float
+
+    @property
+    def differ(self) -> bool:
+        """Return whether a difference is shown at the 5 % level."""
+        return self.test.enough and self.adjusted_p < ALPHA
+
+
+@dataclass(frozen=True)
+class SystemsComparison:
+    """Three or more runs over one golden set, each pair of them tested on nDCG@10.
+
+    ``comparisons`` are those of each candidate with the baseline. ``scores`` are by name, the
+    highest mean first. ``groups`` are the longest rows of neighbours in that order of which no two
+    are shown to differ; a search may be in several.
+    """
+
+    comparisons: tuple[PipelineComparison, ...]
+    scores: Mapping[str, RunScores]
+    pairs: tuple[Pair, ...]
+    groups: tuple[tuple[str, ...], ...]
+    outcome: Literal["best", "tied", "too few to tell"]
+    verdict: str
+    warnings: tuple[str, ...]
+
+    @property
+    def golden(self) -> GoldenSet:
+        """Return the labelled queries."""
+        return self.comparisons[0].golden
+
+
+def compare_systems(
+    runs: Sequence[BackendRun],
+    golden: GoldenSet,
+    allowed: Allowed | None = None,
+    *,
+    metrics: Sequence[str] = SHOWN_METRICS,
+    warnings: Sequence[str] = (),
+) -> SystemsComparison:
+    """Score three or more runs, the baseline first, and test each pair on nDCG@10.
+
+    p is the paired randomisation test's, corrected by Holm for the number of pairs. Raises as
+    :func:`compare_runs`, and :class:`InputError` if two runs have the same name.
+    """
+    names = [run.name for run in runs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(
+            f"two of the searches are named {twice[0]!r}: they could not be told apart"
+        )
+    several = tuple(
+        compare_runs(runs[0], run, golden, allowed, metrics=metrics) for run in runs[1:]
+    )
+    scores = [several[0].baseline_scores, *(one.candidate_scores for one in several)]
+    tests = {
+        (before.name, after.name): paired_test(*_columns(before, after, PRIMARY))
+        for before, after in combinations(scores, 2)
+    }
+    adjusted = holm({str(pair): test.p for pair, test in tests.items()})
+    pairs = tuple(Pair(*pair, test, adjusted[str(pair)]) for pair, test in tests.items())
+    ranked = {one.name: one for one in sorted(scores, key=lambda one: -one.means[PRIMARY])}
+    apart = {frozenset((pair.baseline, pair.candidate)) for pair in pairs if pair.differ}
+    best, *others = ranked
+    tied = [name for name in others if frozenset((best, name)) not in apart]
+    n = len(golden.answerable)
+    outcome: Literal["best", "tied", "too few to tell"]
+    if not pairs[0].test.enough:
+        outcome, told = "too few to tell", f"Too few queries to tell {len(runs)} searches apart"
+    elif tied:
+        outcome, told = "tied", f"No best search is shown: {best} and {', '.join(tied)}"
+    else:
+        outcome, told = "best", f"{best} is better than each of the other {len(others)}"
+    means = ", ".join(f"{name} {one.means[PRIMARY]:.3f}" for name, one in ranked.items())
+    notes = dict.fromkeys((*warnings, *(note for one in several for note in one.warnings)))
+    return SystemsComparison(
+        comparisons=several,
+        scores=ranked,
+        pairs=pairs,
+        groups=tuple(_find_groups([*ranked], apart)),
+        outcome=outcome,
+        verdict=f"{told}: {PRIMARY} {means}, {len(pairs)} pairs (Holm), n = {n}.",
+        warnings=tuple(notes),
+    )
+
+
+def _find_groups(
+    ranked: Sequence[str], apart: Collection[frozenset[str]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the longest rows of neighbours of which no two are apart, best first."""
+    reached = 0
+    for start in range(len(ranked)):
+        end = start + 1
+        while end < len(ranked) and not any(
+            frozenset((name, ranked[end])) in apart for name in ranked[start:end]
+        ):
+            end += 1
+        if end > reached:
+            yield tuple(ranked[start:end])
+        reached = max(reached, end)
 
 
 def require_known_names(run: BackendRun, golden: GoldenSet, documents: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from catalog.core.settings.loading import flatten
 from catalog.core.user_search import RankedHit
-from catalog.evaluation.comparison import ALPHA, PipelineComparison
+from catalog.evaluation.comparison import ALPHA, PipelineComparison, SystemsComparison
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.golden_files import write_whole
@@ -19,6 +19,8 @@ from catalog.evaluation.report_charts import (
     delta_side,
     interval_axis,
     interval_mark,
+    mean_axis,
+    mean_mark,
 )
 from catalog.evaluation.report_text import (
     View,
@@ -32,7 +34,8 @@ from catalog.evaluation.report_text import (
     shorten,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
-from catalog.evaluation.significance import TIE
+from catalog.evaluation.significance import TIE, mean_interval
+from catalog.evaluation.summary import group_letters
 
 LARGEST = 10  # wins and losses shown in full
 SHOWN = 10  # documents of a list
@@ -63,6 +66,44 @@ def write_report(
 ) -> None:
     """Write the report in one step; raise :class:`GoldenSetError` if that fails."""
     write_whole(path, render_report(comparison, created=created, gates=gates))
+
+
+def write_systems_report(systems: SystemsComparison, path: Path, *, created: datetime) -> None:
+    """Write the report of several searches in one step; raise as :func:`write_report`."""
+    write_whole(path, render_template("systems.html.j2", build_systems_page(systems, created)))
+
+
+def build_systems_page(systems: SystemsComparison, created: datetime) -> View:
+    """Build the template's values: means with intervals, groups, and each pair."""
+    first = systems.comparisons[0]
+    means = {name: one.means[PRIMARY] for name, one in systems.scores.items()}
+    spans = {
+        name: mean_interval([*one.per_query[PRIMARY].values()])
+        for name, one in systems.scores.items()
+    }
+    axis = mean_axis(spans.values())
+    pair_axis = interval_axis(pair.test for pair in systems.pairs)
+    return {
+        "systems": systems,
+        "first": first,
+        "headline": systems.verdict.partition(f": {PRIMARY} ")[0],
+        "created": created.isoformat(sep=" ", timespec="minutes"),
+        "metrics": [row.metric for row in first.metrics],
+        "letters": {name: group_letters(systems, name) for name in systems.scores},
+        "axis": axis,
+        "points": [
+            (name, means[name], spans[name], mean_mark(means[name], spans[name], axis))
+            for name in systems.scores
+        ],
+        "groups": [
+            (chr(ord("a") + number), axis.at(means[group[-1]]), axis.at(means[group[0]]), group)
+            for number, group in enumerate(systems.groups)
+        ],
+        "pair_axis": pair_axis,
+        "pairs": [
+            (pair, interval_mark(pair.test, pair_axis, pair.differ)) for pair in systems.pairs
+        ],
+    }
 
 
 def build_page(

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 from catalog.evaluation.comparison import QueryDelta
 from catalog.evaluation.report_text import View, format_difference, format_score, shorten
-from catalog.evaluation.significance import TIE, PairedTest
+from catalog.evaluation.significance import TIE, Interval, PairedTest
 
 _MAX_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear range that includes zero, with round ticks."""
+    """A linear range with round ticks; with ``sign`` "+" they have a sign."""
 
     low: float
     high: float
+    sign: str = "+"
 
     def at(self, value: float) -> float:
         """Return a value's position in per cent; values outside are moved to the ends."""
@@ -34,7 +35,7 @@ class Axis:
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Return positions and labels of round ticks, including zero.
+        """Return positions and labels of round ticks.
 
         There are at most five steps, each 1, 2 or 5 times a power of ten.
         """
@@ -42,7 +43,7 @@ class Axis:
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
         digits = max(0, -math.floor(math.log10(step)))
         return tuple(
-            (self.at(n * step), f"{n * step:+.{digits}f}".replace("-", "−") if n else "0")
+            (self.at(n * step), f"{n * step:{self.sign}.{digits}f}".replace("-", "−") if n else "0")
             for n in range(first, last + 1)
         )
 
@@ -67,6 +68,22 @@ def interval_mark(test: PairedTest, axis: Axis, is_sure: bool) -> View:
             f"from {format_difference(low)} to {format_difference(high)}"
         ),
     }
+
+
+def mean_axis(intervals: Iterable[Interval]) -> Axis:
+    """Return an axis wide enough for all intervals of means."""
+    ends = [end for one in intervals for end in (one.low, one.high)]
+    margin = 0.06 * (max(ends) - min(ends)) or 0.01
+    return Axis(min(ends) - margin, max(ends) + margin, "")
+
+
+def mean_mark(mean: float, interval: Interval, axis: Axis) -> View:
+    """Return a mean with its interval on the axis."""
+    low, high = axis.at(interval.low), axis.at(interval.high)
+    told = (
+        f"{format_score(mean)}, from {format_score(interval.low)} to {format_score(interval.high)}"
+    )
+    return {"low": low, "high": high, "point": axis.at(mean), "side": "", "description": told}
 
 
 def delta_chart(deltas: Sequence[QueryDelta], anchors: Mapping[str, str]) -> View:

@@ -10,7 +10,7 @@ from typing import Any
 
 from catalog.core.settings.loading import flatten
 from catalog.core.text import counted
-from catalog.evaluation.comparison import PipelineComparison, decide_outcome
+from catalog.evaluation.comparison import PipelineComparison, SystemsComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, SHOWN_SPAN_METRICS, RunScores
 from catalog.evaluation.report_text import shorten
@@ -76,6 +76,68 @@ def power_lines(power: Power) -> Iterator[str]:
     yield f"Deviation of the paired differences: {power.deviation:.3f}"
     for wanted, (needed, low, high) in power.needed.items():
         yield f"  {wanted:.2g}: {needed:,} questions (95 % interval {low:,} to {high:,})"
+
+
+def systems_lines(systems: SystemsComparison) -> Iterator[str]:
+    """Yield the verdict, one line for each search, best first, then each pair, then cost."""
+    yield systems.verdict
+    for warning in systems.warnings:
+        yield f"! {warning}"
+    shown = [row.metric for row in systems.comparisons[0].metrics if row.metric != PRIMARY]
+    width = max(map(len, systems.scores)) + 2
+    heads = "".join(f"{name:>{max(10, len(name) + 1)}}" for name in shown)
+    yield ""
+    yield f"{'':{width}}{PRIMARY:>8} {'95 % interval':>16}  {'group':8}{heads}"
+    for name, scores in systems.scores.items():
+        interval = mean_interval([*scores.per_query[PRIMARY].values()])
+        told = (f"{scores.means[one]:.3f}" if one in scores.means else "–" for one in shown)
+        pairs = zip(shown, told, strict=True)
+        cells = "".join(f"{cell:>{max(10, len(head) + 1)}}" for head, cell in pairs)
+        yield (
+            f"{name:{width}}{scores.means[PRIMARY]:8.3f} [{interval.low:.3f}, "
+            f"{interval.high:.3f}]  {group_letters(systems, name):8}{cells}"
+        )
+    yield "Searches that share a letter cannot be told apart."
+    yield ""
+    both = [f"{pair.candidate} − {pair.baseline}" for pair in systems.pairs]
+    width = max(map(len, both)) + 1
+    yield f"{'':{width}}{'difference':>12}{'95 % interval':>20}{'p / Holm':>13}  w/t/l"
+    for names, pair in zip(both, systems.pairs, strict=True):
+        row = _test_row("", pair.test, f"{_p(pair.test.p)}/{_p(pair.adjusted_p)}")
+        yield f"{names:{width}}{row[34:]}" + ("" if pair.differ else "  not told apart")
+    yield ""
+    yield from map(_cost_line, systems.scores.values())
+
+
+def group_letters(systems: SystemsComparison, name: str) -> str:
+    """Return a letter for each group that a search is in: ``a`` has the highest mean."""
+    return "".join(
+        chr(ord("a") + number) for number, group in enumerate(systems.groups) if name in group
+    )
+
+
+def systems_dict(systems: SystemsComparison) -> dict[str, Any]:
+    """Return all numbers of a comparison of several searches."""
+    return {
+        "outcome": systems.outcome,
+        "verdict": systems.verdict,
+        "warnings": list(systems.warnings),
+        "golden": systems.golden.name,
+        "systems": [
+            {"interval": asdict(mean_interval([*one.per_query[PRIMARY].values()]))}
+            | {"groups": group_letters(systems, name)}
+            | summarize_scores(one)
+            for name, one in systems.scores.items()
+        ],
+        "pairs": [
+            {"metric": PRIMARY, "baseline": one.baseline, "candidate": one.candidate}
+            | asdict(one.test)
+            | {"adjusted_p": one.adjusted_p, "differ": one.differ}
+            for one in systems.pairs
+        ],
+        "groups": [list(group) for group in systems.groups],
+        "comparisons": [*map(comparison_dict, systems.comparisons)],
+    }
 
 
 def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from catalog.core.arguments import check_names, parameter_names, takes
 from catalog.core.errors import InputError
@@ -23,7 +23,7 @@ from catalog.retrieval.shared import shared_service
 
 if TYPE_CHECKING:
     from catalog.core.results import CatalogPage
-    from catalog.evaluation.comparison import PipelineComparison
+    from catalog.evaluation.comparison import PipelineComparison, SystemsComparison
     from catalog.evaluation.losses import Loss
     from catalog.library.get import DocumentLines
     from catalog.library.library import Library
@@ -87,6 +87,18 @@ def browse(params: BrowseParams) -> CatalogPage:
     return DocumentCatalog(shared_service().library).query(**vars(params))
 
 
+@overload
+def compare(
+    golden: str | PathLike[str],
+    *,
+    candidate: list[Any],
+    dataset: str | None = None,
+    baseline: Any = "v1",
+    top_k: int = 100,
+    repeats: int = 2,
+    show_progress: bool = False,
+) -> SystemsComparison: ...
+@overload
 def compare(
     golden: str | PathLike[str],
     *,
@@ -96,11 +108,22 @@ def compare(
     top_k: int = 100,
     repeats: int = 2,
     show_progress: bool = False,
-) -> PipelineComparison:
+) -> PipelineComparison: ...
+def compare(
+    golden: str | PathLike[str],
+    *,
+    dataset: str | None = None,
+    baseline: Any = "v1",
+    candidate: Any = "v2",
+    top_k: int = 100,
+    repeats: int = 2,
+    show_progress: bool = False,
+) -> PipelineComparison | SystemsComparison:
     """Ask two searches the labelled queries of a file, like ``catalog compare``, and test them.
 
     ``baseline`` and ``candidate`` are what the command takes, or your own function, retriever or
     query engine. Both runs are recorded. The result has a ``verdict``, ``metrics`` and ``deltas``.
+    With a list of candidates each pair is tested, and the result has ``pairs`` and ``groups``.
 
     Examples:
         >>> from catalog.search_v2 import compare
@@ -113,7 +136,9 @@ def compare(
     library, queries = _own_library("compare"), read_golden(Path(golden))
     name = library.chosen_dataset(dataset)
     job = Measurement(library, name, queries, top_k, repeats, is_shown=show_progress)
-    return job.compare(baseline, candidate)
+    if isinstance(candidate, list) and len(candidate) > 1:
+        return job.compare_all([baseline, *candidate])
+    return job.compare(baseline, candidate[0] if isinstance(candidate, list) else candidate)
 
 
 def why(

@@ -26,7 +26,7 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import NO_RUN, TerminalProgress, complain
 
 if TYPE_CHECKING:
-    from catalog.evaluation.comparison import PipelineComparison
+    from catalog.evaluation.comparison import PipelineComparison, SystemsComparison
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.evaluation.metrics import RunScores
     from catalog.evaluation.runs import BackendRun
@@ -99,7 +99,7 @@ def compare(
     golden: Annotated[Path, _GOLDEN],
     dataset: DatasetOption = None,
     baseline: str = Option("v1", help=f"One of {BACKENDS}."),
-    candidate: str = Option("v2", help="As --baseline."),
+    candidate: list[str] = Option(["v2"], help="As --baseline; may be repeated."),
     top_k: TopKOption = 100,
     repeats: RepeatsOption = 2,
     report: Path | None = Option(None, help="HTML file to write."),
@@ -119,40 +119,61 @@ def compare(
         None, "--metric", help="Another metric to show, such as RR@10; may be repeated."
     ),
 ) -> Iterator[Printed]:
-    """Compare two searches on labelled queries: which is better?
+    """Compare two searches on labelled queries, or more: which is better?
+
+    Of several candidates each pair is tested; gates compare each candidate with the baseline.
 
     Examples:
         catalog compare --golden notes.jsonl --report report.html
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
+        catalog compare --golden notes.jsonl --candidate v2 --candidate vector
     """
     from catalog.core.errors import BackendError
     from catalog.evaluation import gates, summary
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import require_metric
-    from catalog.evaluation.report import write_report
+    from catalog.evaluation.report import write_report, write_systems_report
 
     with reading_options():
         wanted = [gates.parse_gate(text) for text in fail_if or ()]
         more = [*map(require_metric, metric or ())]
     require_folder_of(report)
     queries = read_golden(golden)
+    several: tuple[PipelineComparison, ...]
     with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         job = Measurement(library, name, queries, top_k, repeats, runs)
         with reading_options(BackendError), redirect_stdout(sys.stderr):  # no output of searches
-            comparison = job.compare(baseline, candidate, *more)
-    results = [gate.decide(comparison) for gate in wanted]
-    failed = [result.gate.text for result in results if result.failed]
-    told = summary.comparison_dict(comparison)
-    told |= {"gates": [*map(gates.gate_dict, results)], "failed_gates": failed}
-    lines = [*summary.comparison_lines(comparison), *gates.gate_lines(results)]
-    if aa:
-        told["aa"] = alarms = gates.count_false_alarms(comparison, wanted)
-        lines += gates.false_alarm_lines(alarms)
+            if len(candidate) == 1:
+                systems, several = None, (job.compare(baseline, candidate[0], *more),)
+                told = summary.comparison_dict(several[0])
+                lines = [*summary.comparison_lines(several[0])]
+            else:
+                systems = job.compare_all([baseline, *candidate], *more)
+                told, several = summary.systems_dict(systems), systems.comparisons
+                lines = [*summary.systems_lines(systems)]
+    told |= {"gates": [], "failed_gates": []}
+    now, results = datetime.now(UTC), []
+    for one in several:
+        name, results = one.candidate.name, [gate.decide(one) for gate in wanted]
+        of = {} if systems is None else {"candidate": name}
+        prefix = "" if systems is None else f"{name}: "
+        told["gates"] += [gates.gate_dict(result) | of for result in results]
+        failed = [f"{prefix}{result.gate.text}" for result in results if result.failed]
+        told["failed_gates"] += failed
+        lines += (f"{prefix if line else ''}{line}" for line in gates.gate_lines(results))
+        if aa:
+            alarms = gates.count_false_alarms(one, wanted)
+            told["aa"] = alarms if systems is None else [*told.get("aa", ()), alarms | of]
+            lines += (f"{prefix if line else ''}{line}" for line in gates.false_alarm_lines(alarms))
     if report is not None:
-        write_report(comparison, report, created=datetime.now(UTC), gates=results)
+        if systems is None:
+            write_report(several[0], report, created=now, gates=results)
+        else:
+            write_systems_report(systems, report, created=now)
         lines.append(f"Report: {report}")
     yield Printed(told, lines)
+    failed = told["failed_gates"]
     if failed:
         complain(f"failed: {'; '.join(failed)}")
         raise typer.Exit(GATE_FAILED)
@@ -279,19 +300,35 @@ class Measurement(NamedTuple):
 
     def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
         """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
-        from catalog.evaluation import comparison, golden, metrics
+        from catalog.evaluation.comparison import compare_runs
 
-        queries, (before, after) = self.queries, self.ask([baseline, candidate])
-        for run in (before, after):
-            comparison.require_known_names(run, queries, self.documents()[0])
-        warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
-        shown = (*metrics.SHOWN_METRICS, *more)
-        compared = comparison.compare_runs(
-            before, after, self.with_words(), self.allowed, metrics=shown, warnings=warnings
-        )
+        (before, after), how = self._asked_for_comparison([baseline, candidate], more)
+        compared = compare_runs(before, after, self.with_words(), self.allowed, **how)
         self.record(before, compared.baseline_scores)
         self.record(after, compared.candidate_scores)
         return compared
+
+    def compare_all(self, specs: Sequence[Any], *more: str) -> SystemsComparison:
+        """Do the same with three or more backends, the baseline first."""
+        from catalog.evaluation.comparison import compare_systems
+
+        runs, how = self._asked_for_comparison(specs, more)
+        compared = compare_systems(runs, self.with_words(), self.allowed, **how)
+        for run in runs:
+            self.record(run, compared.scores[run.name])
+        return compared
+
+    def _asked_for_comparison(
+        self, specs: Sequence[Any], more: Sequence[str]
+    ) -> tuple[list[BackendRun], dict[str, Any]]:
+        """Return the runs of these backends, and which metrics and warnings go with them."""
+        from catalog.evaluation import comparison, golden, metrics
+
+        runs, queries = self.ask(specs), self.queries
+        for run in runs:
+            comparison.require_known_names(run, queries, self.documents()[0])
+        warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
+        return runs, {"metrics": (*metrics.SHOWN_METRICS, *more), "warnings": warnings}
 
     def ask(self, specs: Sequence[Any]) -> list[BackendRun]:
         """Put every query to the backends of these specs; return their runs, in order."""
