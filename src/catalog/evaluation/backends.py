@@ -36,6 +36,7 @@ from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.golden_files import read_lines, write_whole
 from catalog.ingest.sync_report import Progress
+from catalog.retrieval.synonyms import read_synonyms
 from catalog.store import Database
 from catalog.store.chunks import find_root
 from catalog.store.document_names import list_addresses
@@ -109,6 +110,7 @@ class V2Backend(SearchBackend):
             "mode": self._mode,
             "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
             "llm": public_settings(settings.llm),
+            "synonyms": read_synonyms(settings.home),
             "embedding": self._service.library.wanted_model.fingerprint,
             "code": code_digest(),
             **({} if self._documents is None else {"documents": list(self._documents)}),

@@ -152,23 +152,23 @@ def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes stored documents."""
     home, file, rag = library.settings.home, library.database.file, library.settings.rag_v2
     names: list[str] = []
-    datasets = _check("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
+    datasets = check("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
     reread = f"catalog index update --dataset {names[0]} --reread" if names else RESTORE
     checks = [
-        _check("database", partial(_database, library), RESTORE, file),
-        _check("model", partial(_model, library), "catalog models check", home),
-        _check("permissions", partial(_permissions, home, file), "", home),
-        _check("drafts", partial(_drafts, home, file), "", home),
+        check("database", partial(_database, library), RESTORE, file),
+        check("model", partial(_model, library), "catalog models check", home),
+        check("permissions", partial(_permissions, home, file), "", home),
+        check("drafts", partial(_drafts, home, file), "", home),
     ]
     if (url := rag.qdrant_url) is not None and rag.vector_engine == "qdrant":
         from catalog.store.vectors.qdrant import describe_server
 
         ask = partial(describe_server, url, rag.qdrant_api_key, rag.qdrant.timeout_seconds)
-        checks.append(_check("Qdrant server", ask, "correct IDX_RAG_V2__QDRANT_API_KEY", home))
+        checks.append(check("Qdrant server", ask, "correct IDX_RAG_V2__QDRANT_API_KEY", home))
     removals = partial(_none, library, "parts of removed datasets are left", list_removed)
     checks += [
-        _check("full text", partial(_full_text, library), reread, file),
-        _check("removals", removals, "catalog index remove NAME", home),
+        check("full text", partial(_full_text, library), reread, file),
+        check("removals", removals, "catalog index remove NAME", home),
         *([] if datasets.ok else [datasets]),
     ]
     for name in names:
@@ -186,11 +186,11 @@ def diagnose(library: Library) -> list[Check]:
             ("lexical index", partial(_lexical_index, library, name), update, words),
             ("vector index", partial(_vector_index, library, name), reread, points),
         ]
-        checks += [_check(f"{name}: {of}", examine, fix, at) for of, examine, fix, at in parts]
+        checks += [check(f"{name}: {of}", examine, fix, at) for of, examine, fix, at in parts]
     return checks
 
 
-def _check(name: str, examine: Callable[[], object], fix: str, place: Path) -> Check:
+def check(name: str, examine: Callable[[], object], fix: str, place: Path) -> Check:
     """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
     try:
         told = examine()

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from pydantic import BaseModel, Field
 
@@ -22,12 +22,12 @@ from catalog.core.errors import CatalogError, LLMError
 from catalog.core.query import SubQueryKind
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
-from catalog.retrieval.parts import ModelCache
 from catalog.store.lexical.analysis import Analyzer
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
+    from catalog.retrieval.parts import ModelCache
 
 PROMPT = """\
 Rewrite a search query so that a search engine finds passages that word it differently.
@@ -48,16 +48,6 @@ vec: when does the wheel of a hurdy-gurdy need fresh rosin
 vec: rosining schedule for hurdy-gurdy players
 
 Query: {query}
-"""
-HYDE_PROMPT = """\
-Please write a passage to answer the question
-Try to include as many key details as possible.
-
-
-{query}
-
-
-Passage:\"\"\"
 """
 # Least words, most words and most characters of a line. A vec line may be as short as the query.
 LENGTHS: Mapping[SubQueryKind, tuple[int, int, int]] = {
@@ -126,11 +116,6 @@ class ExpansionSource(Protocol):
         """Ask for unchecked lines; raises whatever the model raises."""
 
 
-def get_source(kind: Literal["lines", "hyde"], llm: LanguageModel) -> ExpansionSource:
-    """Make the source that the setting ``expansion_source`` names."""
-    return HydeSource(llm) if kind == "hyde" else LexVecSource(llm)
-
-
 class LexVecSource:
     """Asks a language model for lex, vec and hyde lines; ``prompt`` has a place for ``{query}``.
 
@@ -150,19 +135,6 @@ class LexVecSource:
             with suppress(Exception):  # models fail here in every way; plain text is next
                 filled = parse_lines(complete(self._llm, asked, schema=ExpansionReply))
         return filled or parse_lines(complete(self._llm, asked))
-
-
-class HydeSource(LexVecSource):
-    """Asks for one passage that might answer the query (HyDE, arXiv 2212.10496)."""
-
-    def __init__(self, llm: LanguageModel) -> None:
-        super().__init__(llm, HYDE_PROMPT)
-        self.name = f"hyde {llm.name}"
-
-    def expand(self, query: str) -> list[ExpansionLine]:
-        """Ask for one passage; no line when the model answers nothing."""
-        text = one_line(complete(self._llm, self.prompt.replace("{query}", query)))
-        return [ExpansionLine("hyde", text)] if text else []
 
 
 class Expander:

@@ -126,12 +126,12 @@ class SearchParts:
 
     def expander_of(self, llm: LanguageModel | None) -> Expander:
         """Return the expander that asks this language model; the last one is kept."""
-        from catalog.retrieval.expansion import Expander, get_source
+        from catalog.retrieval.expansion import Expander, LexVecSource
 
         kept = self._expander
         if kept is None or kept[0] is not llm:
             rag, source = self.rag, self._source
-            source = source if llm is None else get_source(rag.expansion_source, llm)
+            source = source if llm is None else LexVecSource(llm)
             assert source is not None
             answers = ModelCache(self.database, kind="expansion", lifetime=rag.cache_ttl_seconds)
             kept = self._expander = llm, Expander(source, answers, rag)

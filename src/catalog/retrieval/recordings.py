@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FRAME_CHARS = 600  # of one frame's line at most
 _SENTENCE_CHARS = 300  # of a sentence at most; of captions without full stops, of a caption
 _LINE_SECONDS = 15  # of a line at most, unless a single cue is longer
-_FRAME = "video_frame"
+_FRAME, _by_time = "video_frame", attrgetter("time_start", "kind")  # Audio before Screen
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _FIELD = re.compile(r"[\w .-]{1,40}:(\s.*)?")
 _IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^()]*+\)")
@@ -280,29 +280,21 @@ def _moments(
         return
     for cue in cues:
         low, high = (min(max(at, cue.start), cue.end) for at in best or (cue.end, cue.end))
-        speaker = _one_line(cue.speaker or "") or None
+        speaker = " ".join((cue.speaker or "").split()) or None
         last = max(cue.time_start, cue.time_end)
         said = partial(
             line, kind="Audio", time_start=cue.time_start, time_end=last, speaker=speaker
         )
         for span in ((cue.start, low), (low, high), (high, cue.end)):
-            text = _one_line(chunk.text[slice(*span)])
+            text = " ".join(chunk.text[slice(*span)].split())
             if text := text.removeprefix(f"{speaker}:").lstrip():
                 yield said(text=text, is_best=span == (low, high))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _is_within(line: EvidenceLine, window: TimeWindow) -> bool:
     if line.time_start == line.time_end:
         return window.start <= line.time_start <= window.end
     return line.time_start < window.end and line.time_end > window.start
-
-
-def _by_time(line: EvidenceLine) -> tuple[float, bool]:
-    return line.time_start, line.kind == "Screen"
 
 
 def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> list[EvidenceLine]:

@@ -13,11 +13,9 @@ from catalog.retrieval.expansion import (
     PROMPT,
     ExpansionLine,
     ExpansionReply,
-    HydeSource,
     LexVecSource,
     count_words,
     filter_lines,
-    get_source,
     parse_lines,
 )
 from catalog.store.lexical.analysis import Analyzer
@@ -278,24 +276,17 @@ def test_a_model_that_fails_in_plain_text_too_raises():
             expanded(llm)
 
 
-def test_hyde_gives_its_passage_alone_on_one_line():
-    llm = Scripted(reply="Keys are\nrotated every month.")
-    lines = HydeSource(llm).expand("rotate {API} keys")
-    assert [(line.kind, line.text) for line in lines] == [HYDE]
-    assert "rotate {API} keys" in llm.asked[0]
-    assert get_source("hyde", Scripted(reply=" \n")).expand("keys") == []
+def test_a_reply_without_a_line_gives_none():
     for reply in ("", "I do not know.", "{}", "\x00\ud800"):
         assert expanded(Scripted(reply=reply)) == []
 
 
 def test_the_fingerprint_tells_sources_models_and_prompts_apart():
     sources = [
-        get_source("lines", Scripted()),
-        get_source("lines", Filling()),
-        get_source("lines", Scripted(name="other")),
-        get_source("hyde", Scripted()),
+        LexVecSource(Scripted()),
+        LexVecSource(Filling()),
+        LexVecSource(Scripted(name="other")),
         LexVecSource(Scripted(), "Other words for {query}"),
     ]
-    assert [source.name for source in sources[:4:3]] == ["scripted", "hyde scripted"]
     assert len({source.fingerprint for source in sources}) == len(sources)
-    assert get_source("lines", Scripted()).fingerprint == sources[0].fingerprint
+    assert LexVecSource(Scripted()).fingerprint == sources[0].fingerprint

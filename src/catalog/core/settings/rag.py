@@ -149,9 +149,6 @@ class RAGv2Settings(BaseSettings):
     expansion_enabled: bool = setting(
         False, "Ask a language model for other words of a query; see IDX_LLM__*."
     )
-    expansion_source: Literal["lines", "hyde"] = setting(
-        "lines", "Ask for lex:, vec: and hyde: lines, or for one HyDE passage."
-    )
     expansion_timeout_ms: int = setting(10_000, "Time limit of a query's expansion.", (1, 600_000))
     strong_signal_score: Share = setting(
         0.85, "Skip expansion if the best lexical hit has at least this score …"

@@ -99,10 +99,13 @@ def doctor(context: typer.Context) -> Printed:
         catalog doctor
         catalog doctor --json
     """
-    from catalog.library.health import diagnose
+    from catalog.library.health import check, diagnose
+    from catalog.retrieval.synonyms import read_synonyms
 
     with open_library(context) as library:
-        checks = diagnose(library)
+        home, checks = library.settings.home, diagnose(library)
+        count = lambda: counted(len(read_synonyms(home)), "synonym")  # noqa: E731
+        checks.append(check("synonyms", count, "search again", home))
     lines = [
         f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}"
         + (f"\n      fix: {check.fix}" if check.fix else "")
