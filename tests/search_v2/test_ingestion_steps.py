@@ -207,6 +207,38 @@ def test_a_rewritten_page_keeps_its_number(service, pipeline):
     assert (one.locator.page_end, "SEALS" in one.text) == (4, True)
 
 
+def pages_of(*texts, **more):
+    return [
+        Document(text=text, metadata={"file_name": "a.pdf", "page_label": str(number), **more})
+        for number, text in enumerate(texts, start=1)
+    ]
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_pages_of_two_files_of_one_name_never_become_one_document(service, pipeline, is_mixed):
+    one, other = pages_of("Walrus one.", "Walrus two."), pages_of("Seal one.", "Seal two.")
+    mixed = [page for pair in zip(one, other, strict=True) for page in pair]
+    pipeline.run(documents=mixed if is_mixed else one + other)
+    with service.library.database.read() as connection:
+        names = ("a.pdf", "a.pdf#2", "a.pdf#3", "a.pdf#4")
+        stored = [find_by_path(connection, "notes", name) for name in names]
+    texts = [one.text for one in stored if one is not None]
+    assert len(texts) == (4 if is_mixed else 2)
+    assert not any("Walrus" in text and "Seal" in text for text in texts)
+
+
+def test_what_the_warning_about_a_bare_name_advises_keeps_both(service):
+    build = IngestionPipelineBuilderV2(service).build_pipeline
+    build("notes").run(documents=pages_of("Walrus one.", "Walrus two."))
+    (again := build("notes")).run(documents=pages_of("Seal one.", "Seal two."))
+    assert "its path (file_path)" in again.report.warnings[0]
+    build("advised").run(documents=pages_of("Walrus one.", file_path="/x/a.pdf"))
+    build("advised").run(documents=pages_of("Seal one.", file_path="/y/a.pdf"))
+    with service.library.database.read() as connection:
+        kept = [find_by_path(connection, "advised", name) for name in ("/x/a.pdf", "/y/a.pdf")]
+    assert None not in kept
+
+
 WINDOWS = {"window_size": 1, "window_metadata_key": "window"}
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, count
+from itertools import accumulate, chain, count, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -214,7 +214,7 @@ def parse_texts(
     counts once. Consecutive pages (``page_label``) with the same metadata are one document, named
     by the first page unless that is 1. A text is Markdown if its path says so or has no suffix.
     """
-    if all(text.page is not None for text in group):
+    if None not in (given := {text.page for text in group}) and len(given) == len(group):
         group = sorted(group, key=lambda text: text.page or 0)
     used: set[str] = set()
     for number, pages in enumerate(_join_pages(group), start=1):
@@ -230,11 +230,12 @@ def parse_texts(
 
 def _join_pages(group: list[GivenText]) -> list[list[GivenText]]:
     """Return consecutive pages together, other texts one by one, without repetitions."""
-    joined: list[list[GivenText]] = []
+    joined = list[list[GivenText]]()  # a number after itself: pages of several files alternate
+    is_mixed = any(one.page == other.page is not None for one, other in pairwise(group))
     for text in group:
         last = joined[-1][-1] if joined else None
         is_next = last is not None and last.page is not None and text.page == last.page + 1
-        if last is not None and is_next and text.style == last.style:
+        if last is not None and is_next and not is_mixed and text.style == last.style:
             joined[-1].append(text)
         elif text.page is not None or [text] not in joined:
             joined.append([text])

@@ -380,7 +380,7 @@ def _tell_of_others(
     if is_unsure or len(revisions) > 1:
         run.warn(
             f"{name}: all {len(before)} stored texts are replaced by {len(revisions)} others. To "
-            "keep both, give each an id of its own (doc_id) or a page_label, or run them together"
+            "keep both, give each its path (file_path) or an id (doc_id), or run them together"
         )
 
 
