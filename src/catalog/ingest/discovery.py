@@ -1,7 +1,5 @@
 """List the files of a folder that may be indexed, and the reasons for those left out."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence

@@ -3,8 +3,6 @@
 docs/decisions/0020-metadata-from-beside.md has the rules for finding, reading and refusing them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Summarise a document by the beginning of its prose: no markup, headings, tables or code."""
 
-from __future__ import annotations
-
 import re
 
 MAX_CHARS = 800  # more finds no more documents by their cards (scifact, nfcorpus, anthropic-docs)

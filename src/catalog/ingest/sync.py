@@ -10,8 +10,6 @@ point, the next run ends in the same state, because published documents are reco
 hashes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

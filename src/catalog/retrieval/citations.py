@@ -5,8 +5,6 @@ addresses and files get a media fragment ``#t=65`` (https://www.w3.org/TR/media-
 page, ``#page=4`` (RFC 8118). Links have no scheme but http and https.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -41,8 +41,6 @@ chunks have none of the words; a vector list with fewer has the score of its las
 of z-scores: Renda and Straccia 2003. ``docs/evidence/quality.md`` has the measurements.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet

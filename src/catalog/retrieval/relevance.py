@@ -29,24 +29,20 @@ are valid for one embedding model, those without for any search. ``docs/evidence
 how well they agree with labels.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catalog.core.results import Certainty
 from catalog.retrieval.fusion import NO_WORDS
 from catalog.retrieval.query_words import cover_of, has_other_forms, how_written, keywords_of
 from catalog.retrieval.snippets import Passage
+from catalog.store import Database
 from catalog.store.lexical.languages import detect_language
-
-if TYPE_CHECKING:
-    from catalog.store import Database
 
 LIKELY = 0.5  # the least relevance of a passage that is called likely
 _LIMIT = 40.0  # exp of more says nothing new

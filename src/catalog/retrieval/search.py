@@ -1,7 +1,5 @@
 """The search: both legs and the passages in one read transaction, models outside of it."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Shape passages into results, or explain that none was found: conditions, near documents."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,12 +1,10 @@
 """Passages as searches work on them, and the part to show: lines around the best sentence."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue, Locator, locate
 from catalog.core.places import AS_IN_FILE
@@ -23,9 +21,7 @@ from catalog.retrieval.query_words import (
     unite,
 )
 from catalog.store.document_names import document_key
-
-if TYPE_CHECKING:
-    from catalog.store.restriction import Restriction
+from catalog.store.restriction import Restriction
 
 _PLAIN_WORD = re.compile(r"\w+")
 _MARKUP = 20  # characters that a heading's line may have beyond its title

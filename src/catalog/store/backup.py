@@ -3,8 +3,6 @@
 Other processes may read and write the store meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -5,25 +5,19 @@ is made in the transaction that publishes the document. Cards are searched by BM
 columns, documents also by their names.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from catalog.store.document_names import Member
 from catalog.store.lexical.analysis import UNSPACED, fold, raw_words, without_accents, word_forms
 from catalog.store.lexical.languages import stop_words
 from catalog.store.phrases import MAX_TERMS, fts_words, match_any, match_cards, quote
 from catalog.store.schema import documents
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Select
-
 
 _MAX_CHARS = 4000  # of headings and of metadata
 # Fields that do not describe a document's content, or that have a column of their own.

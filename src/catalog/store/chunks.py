@@ -4,8 +4,6 @@ Their rows have a CRC-32, made when they are stored and compared when they are r
 covers all that is shown of it except its document's type and date.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import namedtuple
@@ -13,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Column, Connection, Row, and_, bindparam, func, select, true
+from sqlalchemy import Column, ColumnElement, Connection, Row, and_, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError, NoResultFound
 
 from catalog.core import ids
@@ -26,10 +24,6 @@ from catalog.store.database import is_damage
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_forms import likely
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
-
 
 PASSAGE: tuple[Column[Any], ...] = (
     *(column for column in chunks.c if column.name != "checksum"),

@@ -5,8 +5,6 @@ drops passages that are gone and adds the missing ones. So nothing has to notify
 killed process leaves at worst one of an older state.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -5,8 +5,6 @@ same value of the field ``media`` (see ``docs/reference/recordings.md``), which 
 recordings, and for files that name the file they were made from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

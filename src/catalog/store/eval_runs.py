@@ -1,7 +1,5 @@
 """Evaluation runs in the store: their settings, every score and a summary."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping, Sequence

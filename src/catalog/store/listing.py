@@ -1,14 +1,13 @@
 """List the documents that a restriction allows, each with title, size, date and summary."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     FromClause,
     Text,
@@ -43,9 +42,6 @@ from catalog.store.filter_sql import DatasetNames, among, compile_filter, of_dat
 from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks, document_cards, document_fields, documents, manifest
 from catalog.store.sql_forms import ignoring_case, json_pairs, number_text
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
 
 # Holds only for a file that is a single document: it has the document's path.
 _IS_ITS_FILE = (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path)

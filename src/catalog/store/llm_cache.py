@@ -5,8 +5,6 @@ the texts sent. A reranker's entry also has the hash of its passage's text, and 
 chunk has that text any more. Every entry expires.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of the log: requests at an edge and their outcome, without text of documents."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass

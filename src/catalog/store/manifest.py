@@ -1,7 +1,5 @@
 """The manifest: the files of a dataset with the result of reading each, and dataset settings."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

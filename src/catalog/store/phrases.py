@@ -5,23 +5,17 @@ Both are asked by MATCH texts in which every word is in double quotes, inside wh
 knows a syntax. So nothing that a user types acts as an operator.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, func, or_
+from sqlalchemy import ColumnElement, Connection, Subquery, func, or_
 
 from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
 from catalog.store.sql_forms import PlainText, casefolded, contains, holds_phrase, web_query
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Subquery
-
 
 MAX_TERMS = 64
 _FIELDS = (chunks.c.title, chunks.c.headings, chunks.c.text)

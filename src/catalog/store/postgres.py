@@ -10,8 +10,6 @@ FTS5's, and no stop words. Postgres stores at most 255 positions of a word in a 
 the 16,383rd word; phrases beyond these limits are not found.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

@@ -4,8 +4,6 @@ Transcript and frames of a recording are often separate documents. Those with th
 field ``media`` in a dataset belong together. A document without the field is a recording by itself.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import PurePosixPath
 

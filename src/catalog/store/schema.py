@@ -13,8 +13,6 @@ llm_cache  answers of language models and rerankers; scores go with their passag
 query_log  requests at an edge, and their outcome
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import (

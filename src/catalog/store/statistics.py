@@ -1,11 +1,8 @@
 """Count the content of a dataset, and look for damage in the store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, distinct, func, select, true
+from sqlalchemy import ColumnElement, Connection, distinct, func, select, true
 
 from catalog.store.document_names import find_groups
 from catalog.store.embedding_cache import waiting_key
@@ -19,9 +16,6 @@ from catalog.store.schema import (
     embedded_windows,
     meta,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
 
 _SHOWN = 3  # problems in the database
 _COUNT = func.count()

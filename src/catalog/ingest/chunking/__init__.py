@@ -1,7 +1,5 @@
 """Cut documents into passages with exact offsets: text by size, timed text by time."""
 
-from __future__ import annotations
-
 from catalog.ingest.chunking.chunker import Cut, DocumentChunker
 
 __all__ = ["Cut", "DocumentChunker"]

@@ -7,8 +7,6 @@ Every ``last_`` function searches ``(low, high]`` and returns an offset where a 
 start, or ``None``. ``high`` is the first character that no longer fits.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The chunker for all documents; it cuts each stream by the rules of its modality."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cut sections into passages by size: along headings, paragraphs, lines, sentences, words."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence

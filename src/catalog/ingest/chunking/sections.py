@@ -1,7 +1,5 @@
 """Split a document into sections under its headings, and into streams of text, speech or images."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace

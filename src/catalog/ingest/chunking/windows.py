@@ -1,7 +1,5 @@
 """Group the cues of a transcript into windows of time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Read files into documents: one reader for each format, listed in ``formats.toml``."""
 
-from __future__ import annotations
-
 from catalog.ingest.readers.base import Reader, ReadFailure, ReadLimits
 from catalog.ingest.readers.registry import read_file
 

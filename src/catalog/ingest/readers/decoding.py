@@ -1,7 +1,5 @@
 """Tell text from binary data, find a text's encoding, and leave out base64."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Word documents: paragraphs, headings, lists and tables straight from the XML of the parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """E-books: the chapters in reading order, each read like HTML."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import BinaryIO
 

@@ -1,7 +1,5 @@
 """Raised and lowered text, and formulas of web pages and Office files, as plain text."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from typing import Any

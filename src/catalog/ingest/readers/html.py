@@ -1,7 +1,5 @@
 """HTML: the visible text, block by block, with its headings, tables and source lines."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ markdown-it-py finds the blocks and their lines. Marks within a heading are remo
 its parser of inline marks takes quadratic time.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import string

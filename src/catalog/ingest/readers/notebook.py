@@ -1,7 +1,5 @@
 """Jupyter notebooks: prose as Markdown, code and its printed results as fenced blocks."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from typing import Any, BinaryIO

@@ -1,7 +1,5 @@
 """Shared by Word, PowerPoint and Excel files: parts, relations, properties, drawings, charts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator

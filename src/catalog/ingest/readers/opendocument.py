@@ -1,7 +1,5 @@
 """OpenDocument texts and presentations, zipped or flat: renamed to HTML, and read like it."""
 
-from __future__ import annotations
-
 from typing import BinaryIO
 
 from lxml import etree

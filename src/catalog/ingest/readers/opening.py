@@ -1,7 +1,5 @@
 """Open regular files only: no symlinks, devices or pipes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

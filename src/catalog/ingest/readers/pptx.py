@@ -1,7 +1,5 @@
 """PowerPoint presentations: slide by slide, with titles as headings and the speaker's notes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO

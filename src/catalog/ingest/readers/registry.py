@@ -4,8 +4,6 @@ A file's format is recognised by its content, then by its name. An installed pac
 by an entry point of ``catalog.readers``, named by the extension of its files.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterator

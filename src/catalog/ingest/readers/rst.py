@@ -1,7 +1,5 @@
 """reStructuredText: titles, with levels in the order of their styles, literal blocks, fields."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import takewhile

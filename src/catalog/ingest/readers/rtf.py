@@ -1,7 +1,5 @@
 """Rich text: its paragraphs, tables and notes, without formatting, pictures and headings."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """The names of a table's columns: which row has them, and the line that goes with its passages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from statistics import median

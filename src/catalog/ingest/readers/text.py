@@ -3,8 +3,6 @@ r"""Text as written: plain text, tables, code, calendars, and markup whose headi
 Literal blocks (``#+begin_src``, ``----``, ``\begin{verbatim}``) stay whole and have no headings.
 """
 
-from __future__ import annotations
-
 import csv
 import quopri
 import re

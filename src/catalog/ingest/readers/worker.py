@@ -1,7 +1,5 @@
 """The process that reads files: ``python -m catalog.ingest.readers.worker BYTES PARENT``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

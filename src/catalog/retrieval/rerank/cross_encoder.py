@@ -1,7 +1,5 @@
 """Cross-encoders in this process: ONNX models (the default), or torch ones."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

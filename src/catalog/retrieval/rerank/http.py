@@ -1,7 +1,5 @@
 """A rerank server with Cohere's v2 request, which Jina, vLLM and llama.cpp's server use, too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """A language model as the reranker."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cached_property

@@ -9,8 +9,6 @@ joins it to the next run (``foo.bar``). A dot may lead (``.net``), and ``++`` or
 Every pattern here takes time linear in the text.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -12,8 +12,6 @@ The index is a large part, small parts with later passages, and masks of removed
 belong to one state, so an updated index scores exactly like one that is built from scratch.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from bisect import bisect_left

@@ -4,8 +4,6 @@ Scores are BM25 by SQLite's FTS5, and ``ts_rank_cd`` by Postgres, which knows no
 (https://www.postgresql.org/docs/current/textsearch-controls.html#TEXTSEARCH-RANKING).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Read a Qdrant collection that other software filled; never write to it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from functools import cached_property

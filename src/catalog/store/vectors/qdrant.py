@@ -4,8 +4,6 @@ A collection has the name prefix and the dataset's name. Its metadata have the r
 :mod:`catalog.store.vectors.points`. Several processes may use a collection; one at a time writes.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time

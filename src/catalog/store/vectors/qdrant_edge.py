@@ -1,7 +1,5 @@
 """Qdrant by path: one shard in the dataset's folder, in this process, open in one at a time."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -3,8 +3,6 @@
 ``apsw`` has an SQLite that can load extensions; the SQLite of many Pythons cannot.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from threading import RLock

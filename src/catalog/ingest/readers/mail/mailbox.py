@@ -4,8 +4,6 @@ archive.mbox › 2024-05-31 Drawings                  a mail, named by its date 
 archive.mbox › 2024-05-31 Drawings › contract.pdf   its attachment
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

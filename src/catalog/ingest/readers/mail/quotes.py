@@ -1,7 +1,5 @@
 """Tell in the text of a mail what is new, what is quoted from another mail, and the signature."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby

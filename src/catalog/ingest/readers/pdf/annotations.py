@@ -1,7 +1,5 @@
 """Read what people added to a PDF page: filled form fields and comments."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any

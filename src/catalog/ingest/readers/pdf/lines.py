@@ -3,8 +3,6 @@
 All letters of a text object have one font, size and baseline: a line of one object takes few calls.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

@@ -1,7 +1,5 @@
 """PDF: one document for each file, and one for each file attached to it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re

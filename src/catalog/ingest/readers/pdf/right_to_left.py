@@ -5,8 +5,6 @@ places count: from left to right they are the visual order, which the Unicode Bi
 Algorithm turns into the logical one.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

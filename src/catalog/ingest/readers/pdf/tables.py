@@ -1,7 +1,5 @@
 """Tables of a PDF: lines one below the other that have the same number of cells."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby

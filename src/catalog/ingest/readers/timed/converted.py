@@ -4,8 +4,6 @@ A converter names the original below the title: in fields between ``---`` lines 
 `lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Mapping

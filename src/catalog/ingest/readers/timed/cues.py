@@ -5,8 +5,6 @@ A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``; with three
 and is dropped.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ fields (``frame_file``). Nothing here looks at the file system, and no name in a
 its folder.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath

@@ -4,8 +4,6 @@ The parser is our own because every cue's text, speaker, time and line is needed
 file: without numbers or blank lines, with reversed or unreadable times, or without any time.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

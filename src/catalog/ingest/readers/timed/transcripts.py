@@ -6,8 +6,6 @@ times are set off. In other text two lines, and a third, must be timed, from the
 on, or the first one if words follow as in ``3:16 For God``.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
