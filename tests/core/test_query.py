@@ -299,3 +299,9 @@ def test_a_condition_of_another_engine_is_text_and_the_way_to_filter_is_told(que
     found = parsed(query)
     assert ("zebra" in found.text, found.exclusions) == (True, ())
     assert "to filter: filters='tags=dev'" in found.readings[0]
+
+
+def test_not_between_words_in_capitals_is_no_operator():
+    for text in ("the DO NOT DISTURB sign", "the SQL NOT NULL constraint", "a USE NOT EQUAL test"):
+        assert parse_query(text, max_chars=200).exclusions == ()
+    assert parse_query("tea NOT coffee", max_chars=200).exclusions == ("coffee",)

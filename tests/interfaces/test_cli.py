@@ -551,3 +551,14 @@ def test_nothing_is_wider_than_the_terminal_but_paths_links_and_commands(
             is_path = len(told.split()) <= 2 and "/" in told
             is_whole = is_path or told.lstrip().startswith(("catalog ", "pip "))
             assert len(told) <= 60 or is_whole, (words, line)
+
+
+@pytest.mark.parametrize("query", ["-multi-agent", "--- keys", "---"])
+def test_a_query_that_begins_with_dashes_and_is_no_option_is_a_query(catalog, shared, query):
+    code, out, err = catalog("search", query, "--mode", "lexical", "--json")
+    assert (code, json.loads(out)["query"]) == (0, query), err
+
+
+def test_a_glob_may_begin_with_the_folder_that_it_is_in(catalog, shared):
+    found = json.loads(catalog("search", "keys backups", "--doc", "./guides/*", "--json")[1])
+    assert {one["path"] for one in found["results"]} == {"guides/backup.md"}

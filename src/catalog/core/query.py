@@ -20,8 +20,8 @@ _PART = re.compile(
     """,
     re.VERBOSE,
 )
-_NOT = re.compile(  # between words: "tea NOT coffee", but "what is NOT allowed"
-    r"(?<!\S)(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
+_NOT = re.compile(  # "tea NOT coffee", but "what is NOT allowed", "the DO NOT DISTURB sign"
+    r"(?<!\S)(?![A-Z]+\s+NOT\s+[A-Z]+(?!\w))(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
     r"|why|will|would)\s)(\S+)\s+(?:AND\s+)?NOT\s+(?=[\w\"])"
 )
 _FIELD = re.compile(r"(?<!\S)[-+]?(?:author|ext|file|from|path|tags?|title|type):(?=\S)", re.I)

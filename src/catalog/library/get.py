@@ -430,7 +430,7 @@ def _match(names: Names, pattern: str) -> list[str]:
         return made
     if name.startswith("[source: "):  # its brackets are not a glob's
         return []
-    glob, groups = Glob.compile(name), names.documents.groups.values()
+    glob, groups = Glob.compile(re.sub(r"^\./", "/", name)), names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}
     found = dict.fromkeys(
         path for path in names.paths if any(map(glob.matches, (path, *originals.get(path, ()))))

@@ -133,8 +133,12 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
             take_plain_values(param)
         given = next((one for one in args if one.startswith("-") and one != "-"), "")
         try:
-            return parse(ctx, args)
+            return parse(ctx, [*args])
         except Exception as error:
+            name, is_end = getattr(error, "option_name", ""), "--" in args
+            is_text = given.startswith("---") or (given[1:2] != "-" and len(given) > 2)
+            if is_text and name in (given, given[:2]) and not is_end and argument is not None:
+                return parse(ctx, [*(one for one in args if one != given), "--", given])
             if hasattr(error, "message"):
                 error.message = explain(error, ctx, given)
                 error.possibilities = ()  # type: ignore[attr-defined]
