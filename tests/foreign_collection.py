@@ -18,12 +18,9 @@ PASSAGES = [
 
 def payload(text: str, page: str, title: str, section: str, index: int) -> dict[str, Any]:
     return {
-        "text": text,
-        "source_url": BOOK + page,
-        "page_title": title,
-        "section": section,
+        "text": text, "source_url": BOOK + page, "page_title": title, "section": section,
         "chunk_index": index,
-    }
+    }  # fmt: skip
 
 
 def fill(client: QdrantClient, name: str = NAME, vector: str | None = None) -> None:

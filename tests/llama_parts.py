@@ -5,7 +5,7 @@ from itertools import takewhile
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import TextNode, TransformComponent
 
 from catalog.search_v2 import CachedEmbedding
 from fakes import DIM
@@ -69,3 +69,14 @@ def paths(nodes):
 def foreign_index(dim, **given):
     nodes = [TextNode(id_="zoo", text="walrus"), TextNode(id_="sea", text="bake cod")]
     return VectorStoreIndex(nodes, embed_model=OtherModel(dim=dim), **given)
+
+
+class Tell(TransformComponent):
+    """Adds metadata."""
+
+    told: dict
+
+    def __call__(self, nodes, **_):
+        for node in nodes:
+            node.metadata |= self.told
+        return nodes

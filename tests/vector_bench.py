@@ -28,18 +28,9 @@ from catalog.testing.vectors import (
 )
 
 __all__ = [
-    "DATASET",
-    "DIM",
-    "ENGINES",
-    "FINGERPRINT",
-    "Bench",
-    "Vector",
-    "bench",
-    "everything",
-    "only",
-    "paths_of",
-    "vector",
-]
+    "DATASET", "DIM", "ENGINES", "FINGERPRINT", "Bench", "Vector", "bench", "everything", "only",
+    "paths_of", "vector",
+]  # fmt: skip
 
 ENGINES = ("flat", "sqlite-vec", "qdrant-edge", "qdrant-memory", "qdrant-server")
 ON_POSTGRES = ("flat-postgres",)  # those whose truth is there

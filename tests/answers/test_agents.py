@@ -20,7 +20,7 @@ from catalog.interfaces.tools import call_tool
 from catalog.library.library import Library
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
 from catalog.search_v2 import CatalogRetriever, DatasetRetriever, SearchServiceV2
-from tables import table
+from tables import read_cases, table
 
 CANCEL = "How many days may customers cancel within?"
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -161,27 +161,7 @@ def test_a_profile_is_a_model_of_its_own(project, agents):
 
 
 WORDS = "keys bread flour salary cancel order"
-TABLES = """
-[agents.brief.retrieval]
-top_k = 1
-mode = "lexical"
-rerank = false
-
-[agents.code-analyzer]
-filter_by_tags = ["vaultlike", "payroll"]
-
-[agents.texts.retrieval]
-file_type = "text"
-filters = {path = "bread.txt"}
-
-[agents.news.retrieval]
-sort = "date"
-recency_half_life_days = 90
-
-[agents.sure.retrieval]
-mode = "lexical"
-similarity_threshold = 0.9
-"""
+TABLES = read_cases(__file__)["tables"]
 
 
 @pytest.fixture

@@ -283,12 +283,9 @@ def test_sentences_are_given_as_they_are_written_once_checked(project):
     shown = [(one.kind, one.sentence and one.sentence.supported) for one in events]
     service.close()
     assert shown == [
-        ("results", None),
-        ("sentence", False),
-        ("sentence", True),
-        ("sentence", False),
+        ("results", None), ("sentence", False), ("sentence", True), ("sentence", False),
         ("answer", None),
-    ]
+    ]  # fmt: skip
 
 
 def test_passages_are_cut_to_what_the_model_reads_at_once(written):

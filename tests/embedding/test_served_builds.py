@@ -221,15 +221,11 @@ def test_a_hybrid_search_goes_by_words_while_the_server_is_down(tmp_path, server
 def run_catalog(home, server, *arguments, **options):
     settings = server.settings()
     told = {
-        "IDX_HOME": str(home),
-        "IDX_RAG_V2__VECTOR_ENGINE": "flat",
-        "IDX_EMBEDDING__PROVIDER": "openai",
-        "IDX_EMBEDDING__URL": settings.url,
-        "IDX_EMBEDDING__MODEL": settings.model,
-        "IDX_EMBEDDING__API_KEY": settings.api_key,
-        "IDX_EMBEDDING__DIM": str(settings.dim),
-        "IDX_EMBEDDING__BATCH_SIZE": "8",
-    }
+        "IDX_HOME": str(home), "IDX_RAG_V2__VECTOR_ENGINE": "flat",
+        "IDX_EMBEDDING__PROVIDER": "openai", "IDX_EMBEDDING__URL": settings.url,
+        "IDX_EMBEDDING__MODEL": settings.model, "IDX_EMBEDDING__API_KEY": settings.api_key,
+        "IDX_EMBEDDING__DIM": str(settings.dim), "IDX_EMBEDDING__BATCH_SIZE": "8",
+    }  # fmt: skip
     return subprocess.Popen(
         [sys.executable, "-m", "catalog", *map(str, arguments)],
         env=os.environ | told,

@@ -262,13 +262,10 @@ def test_no_error_holds_the_key_the_texts_or_what_the_server_said(server, fault)
 @pytest.mark.parametrize(
     ("section", "name"),
     [
-        ("embedding", "api_key"),
-        ("llm", "api_key"),
-        ("collection", "api_key"),
-        ("rag_v2", "qdrant_api_key"),
-        ("rag_v2", "rerank_api_key"),
+        ("embedding", "api_key"), ("llm", "api_key"), ("collection", "api_key"),
+        ("rag_v2", "qdrant_api_key"), ("rag_v2", "rerank_api_key"),
     ],
-)
+)  # fmt: skip
 @table("odd")
 def test_a_key_that_no_header_can_hold_is_refused_unseen(section, name, odd):
     with pytest.raises(ConfigError, match=rf"{section}\.{name}") as raised:

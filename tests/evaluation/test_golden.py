@@ -201,12 +201,9 @@ def test_the_digest_changes_with_every_query_label_and_filter_and_with_nothing_e
         return GoldenSet(name, (GoldenQuery.model_validate(given_),)).digest
 
     changes = [
-        {},
-        {"query": "y"},
-        {"expected": [{"path": "a", "grade": 1}]},
-        {"expected": [{"path": "b", "grade": 2}]},
-        {"filters": ["tag=ops"]},
-    ]
+        {}, {"query": "y"}, {"expected": [{"path": "a", "grade": 1}]},
+        {"expected": [{"path": "b", "grade": 2}]}, {"filters": ["tag=ops"]},
+    ]  # fmt: skip
     assert len({digest(**one) for one in changes}) == len(changes)
     assert digest(name="renamed") == digest()
 

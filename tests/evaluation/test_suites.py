@@ -9,16 +9,9 @@ from catalog.evaluation.suites import DEPTHS, SuiteQuery, ValidationSuite, read_
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
-from tables import table
+from tables import read_cases, table
 
-GOOD = """
-name = "keys"
-[[query]]
-id = "rotate"
-kind = "general"
-query = "how are keys rotated"
-expected = [{ path = "keys.md" }, "section~Rotating"]
-"""
+GOOD = read_cases(__file__)["good"]
 
 
 @pytest.fixture

@@ -80,14 +80,10 @@ def test_absurd_letters_stop_nothing(tmp_path):
 @pytest.mark.parametrize(
     "box",
     [
-        b" [600 800 0 0]",
-        b" [0 0 0 0]",
-        b" [-1e30 -1e30 1e30 1e30]",
-        b" [0 0 99999999999999 99999999999999]",
-        b" [/A /B /C /D]",
-        b" null",
+        b" [600 800 0 0]", b" [0 0 0 0]", b" [-1e30 -1e30 1e30 1e30]",
+        b" [0 0 99999999999999 99999999999999]", b" [/A /B /C /D]", b" null",
     ],
-)
+)  # fmt: skip
 def test_a_page_of_absurd_size_is_read(tmp_path, box):
     assert document(tmp_path, "a.pdf", pdf.one_page(pdf.shown("Found."), box=box)).text == "Found."
 

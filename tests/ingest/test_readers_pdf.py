@@ -197,13 +197,9 @@ def test_filled_fields_and_comments_follow_the_text_of_their_page() -> None:
     document = read(rewritten(drawn(form, lines(["Second page."])), sign))
     first = document.text[: document.pages[1]].split("\n\n")
     assert [text for text in first if text] == [
-        "Application for a mooring",
-        "Name of the owner: Grace Hopper",
-        "Winter berth: Yes",
-        "pier: North",
-        "Ada: The berth is too short.",
-        "Approved.",
-    ]
+        "Application for a mooring", "Name of the owner: Grace Hopper", "Winter berth: Yes",
+        "pier: North", "Ada: The berth is too short.", "Approved.",
+    ]  # fmt: skip
 
 
 def attach(data: bytes, **files: bytes) -> bytes:

@@ -9,31 +9,7 @@ import pytest
 from fakes import WordEncoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SUITE = """
-score = "cosine"
-threshold = 0.01
-repeats = 2
-top_k = 3
-required_metadata = ["source_url", "page_title", "section"]
-
-[limits]
-queries = 1.0
-precision = 0.3
-search_p95_ms = 60000
-
-[[query]]
-id = "nodes"
-kind = "general"
-query = "ROS 2 node graph publishing"
-expected = ["source_url~/nodes"]
-
-[[query]]
-id = "sensors"
-kind = "filtered"
-query = "Gazebo simulation"
-filters = { section = "Sensor simulation" }
-expected = [{ section = "Sensor simulation" }]
-"""
+SUITE = Path(__file__).with_name("suite.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -115,14 +115,11 @@ def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugg
 @pytest.mark.parametrize(
     "narrowed",
     [
-        {"doc_ids": ["keys.md"]},
-        {"docs": ["keys.*"]},
-        {"filters": "tag=ops"},
-        {"file_type": "md", "name": "keys"},
-        {"doc_ids": []},
+        {"doc_ids": ["keys.md"]}, {"docs": ["keys.*"]}, {"filters": "tag=ops"},
+        {"file_type": "md", "name": "keys"}, {"doc_ids": []},
     ],
     ids=lambda narrowed: next(iter(narrowed)),
-)
+)  # fmt: skip
 def test_a_baseline_shows_nothing_from_outside_scope_and_filters(service, plugged, narrowed):
     plugged.find = lambda query: ["bread.txt", "keys.md", "guides/backup.md", "gone.md"]
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **narrowed)

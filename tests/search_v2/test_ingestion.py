@@ -134,12 +134,9 @@ def test_metadata_is_kept_lists_included_and_can_be_asked_for(service):
     }  # fmt: skip
     run(service, Document(text=KEYS, metadata=said))
     for filters in (
-        {"tags": "ops"},
-        {"authors": "Bo"},
-        {"level": {">=": 3}},
-        {"nested.team": "red"},
+        {"tags": "ops"}, {"authors": "Bo"}, {"level": {">=": 3}}, {"nested.team": "red"},
         {"modified": {">": "2024-04"}},
-    ):
+    ):  # fmt: skip
         assert paths(service, filters=filters) == ["keys.md"]
     (node, *_) = service.retrieve("keys", dataset="notes")
     assert list(node.metadata["tags"]) == ["ops", "security"]

@@ -25,7 +25,7 @@ from catalog.search_v2 import (
 )
 from catalog.store.chunks import find_by_path
 from fakes import open_library
-from llama_parts import embedded_texts
+from llama_parts import Tell, embedded_texts
 
 ANIMALS = ["turbine", "walrus", "compass", "violin", "granite", "saffron"]
 LINES = "\n".join(
@@ -39,17 +39,6 @@ def service(tmp_path):
     made = SearchServiceV2(open_library(tmp_path / "home", max_chunks_per_doc=0))
     yield made
     made.close()
-
-
-class Tell(TransformComponent):
-    """Adds metadata."""
-
-    told: dict
-
-    def __call__(self, nodes, **_):
-        for node in nodes:
-            node.metadata |= self.told
-        return nodes
 
 
 def run(service, splitter, *steps, **document):
@@ -206,11 +195,8 @@ def test_values_that_json_lacks_come_back_as_text(service):
     (node,) = run(service, None, **COWS, metadata=said)
     told = {name: node.metadata[name] for name in said}
     assert told == {
-        "day": "2024-01-02",
-        "bytes": "b'x'",
-        "set": [1],
-        "keys": {"(1, 2)": 3, "null": 4},
-    }
+        "day": "2024-01-02", "bytes": "b'x'", "set": [1], "keys": {"(1, 2)": 3, "null": 4},
+    }  # fmt: skip
 
 
 def test_what_only_nodes_show_is_no_field_to_filter_by(service):

@@ -20,7 +20,7 @@ from catalog.search_v2 import CatalogRetriever, IngestionPipelineBuilderV2, Sear
 from catalog.store.chunks import find_by_path, find_chunks
 from catalog.store.portable import export_chunks
 from fakes import open_library
-from llama_parts import Scripted, embedded_texts
+from llama_parts import Scripted, Tell, embedded_texts
 
 KEYS = (
     "# Keys\n\n## Rotating\n\nRotate the API keys every ninety days.\n\n"
@@ -63,17 +63,6 @@ class Seen(TransformComponent):
 
     def __call__(self, nodes, **_):
         self.nodes += nodes
-        return nodes
-
-
-class Tell(TransformComponent):
-    """Adds metadata."""
-
-    told: dict
-
-    def __call__(self, nodes, **_):
-        for node in nodes:
-            node.metadata |= self.told
         return nodes
 
 

@@ -217,11 +217,8 @@ def test_all_stages_follow_one_another_in_a_plain_query_engine():
 
 
 STAGES = [
-    DistinctText(),
-    KeywordChunkSelector(),
-    MaxChunksPerDocument(limit=2),
-    TokenBudget(limit=3),
-]
+    DistinctText(), KeywordChunkSelector(), MaxChunksPerDocument(limit=2), TokenBudget(limit=3),
+]  # fmt: skip
 any_nodes = st.lists(
     st.builds(
         node,

@@ -53,12 +53,9 @@ def directions(count: int, seed: int = 5) -> Any:
 @pytest.fixture
 def fixture_metadata() -> dict[str, Any]:
     return {
-        "source_file": "guide.md",
-        "line_number": 2,
-        "tags": ["python", "best-practices"],
-        "chunk_index": 0,
-        "chunk_length": 12,
-    }
+        "source_file": "guide.md", "line_number": 2, "tags": ["python", "best-practices"],
+        "chunk_index": 0, "chunk_length": 12,
+    }  # fmt: skip
 
 
 @pytest.fixture

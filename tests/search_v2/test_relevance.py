@@ -193,14 +193,10 @@ def test_confidence_follows_the_best_cosine_and_words_of_a_question():
 @pytest.mark.parametrize(
     ("heard", "fit"),
     [
-        ({"lex", "vec"}, MADE),
-        ({"vec"}, MADE),
-        ({"lex"}, BY_WORDS),
-        ({"hyde"}, BY_WORDS),
-        ({"lex", "hyde"}, BY_WORDS),
-        (set(), BY_WORDS),
+        ({"lex", "vec"}, MADE), ({"vec"}, MADE), ({"lex"}, BY_WORDS), ({"hyde"}, BY_WORDS),
+        ({"lex", "hyde"}, BY_WORDS), (set(), BY_WORDS),
     ],
-)
+)  # fmt: skip
 def test_a_passage_without_a_cosine_that_was_fitted_is_judged_by_words(heard, fit):
     found = passages(ranked("lexical", ("a", 7.0)), heard=heard)
     [judged], _ = judge_relevance(list(found.values()), LONG, find_made)

@@ -188,12 +188,9 @@ def test_a_window_is_the_passage_and_some_seconds_within_the_recording(
 
 def test_windows_that_overlap_or_touch_become_one_and_others_do_not():
     given = [
-        TimeWindow(50, 105),
-        TimeWindow(0, 20),
-        TimeWindow(105, 130),
-        TimeWindow(20.5, 30),
+        TimeWindow(50, 105), TimeWindow(0, 20), TimeWindow(105, 130), TimeWindow(20.5, 30),
         TimeWindow(60, 70),
-    ]
+    ]  # fmt: skip
     assert merge_windows(given) == [
         (TimeWindow(0, 20), [1]),
         (TimeWindow(20.5, 30), [3]),
@@ -211,13 +208,9 @@ def test_what_was_said_and_shown_around_a_passage_comes_in_the_order_of_time(ope
     told = hit.model_dump(mode="json")["evidence"]["lines"][2]
     assert told.pop("chunk_id") == evidence.lines[2].chunk_id
     assert told == {
-        "time_start": 72.0,
-        "time_end": 72.0,
-        "kind": "Screen",
-        "speaker": None,
-        "text": 'Slide: "BatchNorm" formula',
-        "is_best": False,
-    }
+        "time_start": 72.0, "time_end": 72.0, "kind": "Screen", "speaker": None,
+        "text": 'Slide: "BatchNorm" formula', "is_best": False,
+    }  # fmt: skip
     assert (evidence.start, evidence.end) == (50.0, 105.0)
     assert evidence.anchors == (hit.chunk_id,)
     assert evidence.dataset == "vault"

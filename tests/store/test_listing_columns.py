@@ -104,14 +104,10 @@ def test_documents_of_odd_dates_come_newest_first_and_those_without_one_last(odd
 @pytest.mark.parametrize(
     ("after", "before"),
     [
-        ("2022-05-01", None),
-        (None, "1970-01-01"),
-        ("1969-12-31T23:59:59Z", "1970"),
-        ("2021-06-01", "2022-05-01T10:00:00Z"),
-        ("0001", None),
-        ("2025", "2025"),
+        ("2022-05-01", None), (None, "1970-01-01"), ("1969-12-31T23:59:59Z", "1970"),
+        ("2021-06-01", "2022-05-01T10:00:00Z"), ("0001", None), ("2025", "2025"),
     ],
-)
+)  # fmt: skip
 def test_odd_dates_include_the_first_bound_but_not_the_second(odd, after, before):
     first, last = (None if one is None else parse_date(one) for one in (after, before))
     low, high = to_timestamp(after), to_timestamp(before)

@@ -66,11 +66,8 @@ def points(server: QdrantProtocol) -> int:
 def test_payload_indexes_are_made_once(server, engines, desk):
     engines().refresh()
     assert server.indexes[NAME] == {
-        "doc_id": "keyword",
-        "source_url": "keyword",
-        "title": "text",
-        "section": "text",
-    }
+        "doc_id": "keyword", "source_url": "keyword", "title": "text", "section": "text",
+    }  # fmt: skip
     server.requests.clear()
     engines().refresh()
     assert server.writes() == []
@@ -87,12 +84,9 @@ FAULTS = [
     {"status": 500, "is_done": True},
 ]
 STEPS = [
-    ("PUT", r"/collections/[^/]+$"),
-    ("PUT", "/index$"),
-    ("PATCH", "/collections/"),
-    ("DELETE", "/collections/"),
-    ("POST", "/points/query$"),
-]
+    ("PUT", r"/collections/[^/]+$"), ("PUT", "/index$"), ("PATCH", "/collections/"),
+    ("DELETE", "/collections/"), ("POST", "/points/query$"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,11 @@ from catalog.interfaces.tools import TOOLS
 
 WORDS = ("keys", "kettle", "rotate the keys", "batch normalisation", "bread degrees", "zebra")
 HOSTILE = (
-    "\x00",
-    "\ud800 lone",
-    "\u202ereversed\u202c",
-    "\x1b]0;title\x07\x1b[31m",
-    '"; DROP TABLE documents; --',
-    "NEAR(keys, kettle) OR *",
-    '"unclosed phrase -',
-    "%_\\[a-z]*?",
-    "../../etc/passwd",
-    "</documents-0000000000000000>",
-    "lex: keys / vec:",
-    "🔑" * 30,
-    "e\u0301" * 70,
-    "".join(map(chr, range(0x3B1, 0x3B1 + 24))) * 8,
-    "\n\n",
-    "",
-)
+    "\x00", "\ud800 lone", "\u202ereversed\u202c", "\x1b]0;title\x07\x1b[31m",
+    '"; DROP TABLE documents; --', "NEAR(keys, kettle) OR *", '"unclosed phrase -', "%_\\[a-z]*?",
+    "../../etc/passwd", "</documents-0000000000000000>", "lex: keys / vec:", "🔑" * 30,
+    "e\u0301" * 70, "".join(map(chr, range(0x3B1, 0x3B1 + 24))) * 8, "\n\n", "",
+)  # fmt: skip
 HUGE = ("keys " * 4_000, "k" * 50_000, "".join(map(str, range(5_000))))
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 3, 10**6, 10**30, 2.0, 2.5, float("nan"), float("inf"), 1e300,

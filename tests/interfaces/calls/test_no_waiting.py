@@ -10,12 +10,9 @@ from stores import open_store
 
 NOTES = {"notes/a.md": "alpha first", "notes/b.md": "alpha second"}
 QUESTIONS = {
-    "search": {"query": "alpha", "top_k": 5},
-    "get": {"reference": "a.md"},
-    "multi_get": {"patterns": ["*.md"]},
-    "browse": {"query": "alpha"},
-    "status": {},
-}
+    "search": {"query": "alpha", "top_k": 5}, "get": {"reference": "a.md"},
+    "multi_get": {"patterns": ["*.md"]}, "browse": {"query": "alpha"}, "status": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", QUESTIONS)

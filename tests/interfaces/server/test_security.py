@@ -177,14 +177,10 @@ def in_pieces(*sizes):
 @pytest.mark.parametrize(
     ("content", "status"),
     [
-        (b"x" * 1000, 200),
-        (b"x" * 1001, 413),
-        (in_pieces(500, 500), 200),
-        (in_pieces(500, 501), 413),
-        (in_pieces(1001), 413),
-        (in_pieces(), 200),
+        (b"x" * 1000, 200), (b"x" * 1001, 413), (in_pieces(500, 500), 200),
+        (in_pieces(500, 501), 413), (in_pieces(1001), 413), (in_pieces(), 200),
     ],
-)
+)  # fmt: skip
 def test_a_body_beyond_the_limit_is_refused_whether_or_not_it_tells_its_length(content, status):
     answer = asked(ServeSettings(max_body_bytes=1000), method="POST", content=content)
     assert answer.status_code == status

@@ -36,12 +36,9 @@ GET = ("get", {"reference": "bread.txt"})
 
 def environment(home, **more):
     return {
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "PATH": "",
-        "HOME": str(home),
-        "IDX_HOME": str(home),
-        **more,
-    }
+        "PYTHONPATH": os.pathsep.join(sys.path), "PATH": "", "HOME": str(home),
+        "IDX_HOME": str(home), **more,
+    }  # fmt: skip
 
 
 def start(home, *options, **more):

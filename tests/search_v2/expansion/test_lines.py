@@ -97,14 +97,10 @@ def test_a_line_is_dropped_for_its_reason(text, reason):
 @pytest.mark.parametrize(
     "text",
     [
-        "lex: keys " + "a " * 12,
-        "lex: keys " + "a" * 120,
-        "vec: key" + " a" * 40,
-        "vec: keys " + "a" * 300,
-        "hyde: key" + " a" * 200,
-        "hyde: rotate keys every " + "a" * 1500,
+        "lex: keys " + "a " * 12, "lex: keys " + "a" * 120, "vec: key" + " a" * 40,
+        "vec: keys " + "a" * 300, "hyde: key" + " a" * 200, "hyde: rotate keys every " + "a" * 1500,
     ],
-)
+)  # fmt: skip
 def test_a_line_beyond_the_limit_is_dropped(text):
     assert keep(text) == ([], {"length": 1})
 

@@ -183,13 +183,10 @@ def test_the_answer_of_any_reranker_is_checked(answer, said):
 @pytest.mark.parametrize(
     ("headings", "read"),
     [
-        ("Rotation", "Keys > Rotation\na"),
-        (("Keys", "Rotation"), "Keys > Rotation\na"),
-        ({"Rotation": 1}, "Keys\na"),
-        (5, "Keys\na"),
-        (None, "Keys\na"),
+        ("Rotation", "Keys > Rotation\na"), (("Keys", "Rotation"), "Keys > Rotation\na"),
+        ({"Rotation": 1}, "Keys\na"), (5, "Keys\na"), (None, "Keys\na"),
     ],
-)
+)  # fmt: skip
 def test_headings_are_a_list_or_one_text(headings, read):
     reranker = ScriptedReranker(0.0)
     Stage(reranker).rerank(nodes("a", title="Keys", heading_path=headings), "q")
