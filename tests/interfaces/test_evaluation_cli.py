@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,51 @@ def test_recorded_runs_tell_how_many_questions_show_a_difference(catalog, golden
     # 1 of 30 questions is lost: variance 1/30, and .05 takes 7.8489 / 30 / .05² = 104.6
     assert "105 for 0.05" in out.splitlines()[0]
     assert json.loads(catalog(*asked, "--json")[1])["needed"]["0.05"][0] == 105
+
+
+@pytest.mark.slow
+def test_tune_writes_a_preset_that_every_command_takes_if_a_gain_is_shown(
+    catalog, golden, few, tmp_path, monkeypatch
+):
+    file, report = tmp_path / "tuned.toml", tmp_path / "tuned.html"
+    others = [*ANIMALS[1:], ANIMALS[0]]
+    noise = [  # words find another animal
+        row | {"query": f"lex: {other}\nvec: {name}"}
+        for row, name, other in zip(ROWS, ANIMALS, others, strict=True)
+    ]
+    labelled(golden, noise)
+    asked = ("tune", "--golden", golden, "--keep", "rerank_enabled", "--write", file)
+    monkeypatch.setenv("IDX_RAG_V2__VECTOR_WEIGHT", "1.0")
+    code, out, err = catalog(*asked, "--slower-by", "1000", "--report", report)
+    monkeypatch.delenv("IDX_RAG_V2__VECTOR_WEIGHT")
+    assert code == 0, err
+    assert out.startswith("Adopt ")
+    assert "! environment sets vector_weight and goes before a preset" in out
+    assert {f"Report: {report}", f"Settings: {file}; use them with --preset {file}"} <= {
+        *out.splitlines()
+    }
+    assert "Quality and time" in report.read_text()
+    chosen = tomllib.loads(file.read_text())["rag_v2"]
+    told = json.loads(catalog("config", "--preset", file, "--json")[1])
+    values = {row["name"]: row["value"] for row in told}
+    assert {name: values[f"rag_v2.{name}"] for name in chosen} == chosen
+    # what was adopted is now what there is
+    file.rename(tmp_path / "now.toml")
+    code, out, err = catalog(
+        *asked, "--slower-by", "1000", "--preset", tmp_path / "now.toml", "--json"
+    )
+    assert (code, json.loads(out)["adopted"], file.exists()) == (0, False, False)
+    code, out, err = catalog("tune", "--golden", few)
+    assert (code, out) == (1, "")
+    assert "25 are the fewest that decide: label 19 more" in err
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(V2Backend, "prepare", stopped)
+    code, out, err = catalog(*asked)
+    assert (code, out, file.exists()) == (130, "", False)
+    assert "nothing was written or changed" in err
 
 
 @pytest.mark.slow

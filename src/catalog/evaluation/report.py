@@ -21,6 +21,7 @@ from catalog.evaluation.report_charts import (
     interval_mark,
     mean_axis,
     mean_mark,
+    trade_chart,
 )
 from catalog.evaluation.report_text import (
     View,
@@ -46,15 +47,21 @@ _UNMOVED = ("none", "", "")
 
 
 def render_report(
-    comparison: PipelineComparison, *, created: datetime, gates: Sequence[GateResult] = ()
+    comparison: PipelineComparison,
+    *,
+    created: datetime,
+    gates: Sequence[GateResult] = (),
+    trade: Sequence[tuple[str, float, float]] = (),
 ) -> str:
     """Render the report as one HTML page that needs neither network access nor scripts.
 
-    ``gates`` are the gates that were set, with their decisions. Equal comparisons and dates give
-    equal pages. All text from outside is escaped; characters that cannot be shown or encoded are
-    replaced, so the page can always be written as UTF-8.
+    ``gates`` are the gates that were set, with their decisions. ``trade`` are settings that were
+    tried, with quality and milliseconds. Equal comparisons and dates give equal pages. All text
+    from outside is escaped; characters that cannot be shown or encoded are replaced, so the page
+    can always be written as UTF-8.
     """
-    return render_template("report.html.j2", build_page(comparison, created, gates))
+    page = build_page(comparison, created, gates)
+    return render_template("report.html.j2", page | {"trade": trade and trade_chart(trade)})
 
 
 def write_report(
@@ -63,9 +70,10 @@ def write_report(
     *,
     created: datetime,
     gates: Sequence[GateResult] = (),
+    trade: Sequence[tuple[str, float, float]] = (),
 ) -> None:
     """Write the report in one step; raise :class:`GoldenSetError` if that fails."""
-    write_whole(path, render_report(comparison, created=created, gates=gates))
+    write_whole(path, render_report(comparison, created=created, gates=gates, trade=trade))
 
 
 def write_systems_report(systems: SystemsComparison, path: Path, *, created: datetime) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalog.evaluation.comparison import QueryDelta
-from catalog.evaluation.report_text import View, format_difference, format_score, shorten
+from catalog.evaluation.report_text import View, format_difference, format_ms, format_score, shorten
 from catalog.evaluation.significance import TIE, Interval, PairedTest
 
 _MAX_TICKS = 5
@@ -126,6 +126,37 @@ def _bar(delta: QueryDelta, anchor: str, axis: Axis, x: float) -> View:
             f"({format_score(delta.baseline)} → {format_score(delta.candidate)}, "
             f"{format_difference(delta.delta)})"
         ),
+    }
+
+
+def trade_chart(points: Sequence[tuple[str, float, float]]) -> View:
+    """Return names with scores and milliseconds as points: time to the right, quality upwards.
+
+    The first is the present setting, the second the chosen one.
+    """
+    times = [math.log10(ms) for _, _, ms in points]
+    low, high = min(times) - 0.05, max(times) + 0.05
+    means = [mean for _, mean, _ in points]
+    least, most = min(means) - 0.01, max(means) + 0.01
+    round_ms = [factor * 10.0**power for power in range(-2, 6) for factor in (1, 2, 5)]
+    return {
+        "points": [
+            {
+                "x": _position(math.log10(ms), low, high),
+                "y": round(100 - _position(mean, least, most), 2),
+                "side": ("zero", "better", "unclear")[min(place, 2)],
+                "mark": (" (now)", " (chosen)", "")[min(place, 2)],
+                "description": f"{name}: {format_score(mean)}, p95 {format_ms(ms)}",
+            }
+            for place, (name, mean, ms) in sorted(enumerate(points), key=lambda one: one[1][2])
+        ],
+        "ticks": [
+            (_position(math.log10(ms), low, high), format_ms(ms))
+            for ms in round_ms
+            if low <= math.log10(ms) <= high
+        ],
+        "top": format_score(most),
+        "bottom": format_score(least),
     }
 
 

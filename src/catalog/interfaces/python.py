@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.core.results import CatalogPage
     from catalog.evaluation.comparison import PipelineComparison, SystemsComparison
     from catalog.evaluation.losses import Loss
+    from catalog.evaluation.tuning import Tuning
     from catalog.library.get import DocumentLines
     from catalog.library.library import Library
 
@@ -167,6 +168,42 @@ def why(
     span = None if text is None else Span(text=text)
     check_names(params, parameter_names(SearchParams))
     return explain_loss(shared_service().parts, SearchParams(query, **params), doc, span)
+
+
+def tune(
+    golden: str | PathLike[str],
+    *,
+    dataset: str | None = None,
+    budget_ms: float | None = None,
+    slower_by: float = 1.5,
+    keep: Iterable[str] = (),
+    show_progress: bool = False,
+) -> Tuning:
+    """Choose settings by the labelled queries of a file, like ``catalog tune``; write nothing.
+
+    The result has ``chosen``, ``gain`` and ``is_adopted``. Raises :class:`BlindComparisonError`
+    with fewer than 25 answerable queries.
+
+    Examples:
+        >>> from catalog.search_v2 import tune
+        >>> tune("questions.jsonl", dataset="notes")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        catalog.core.errors.BlindComparisonError: questions has 1 answerable question, and 25 are...
+    """
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.tuning import tune as run
+
+    library, queries = _own_library("tune"), read_golden(Path(golden))
+    with TerminalProgress("") if show_progress else nullcontext() as progress:
+        return run(
+            shared_service(),
+            queries,
+            library.chosen_dataset(dataset),
+            budget_ms=budget_ms,
+            slower_by=slower_by,
+            keep=tuple(keep),
+            progress=progress,
+        )
 
 
 def remove(dataset: str, doc: str | None = None) -> Removal:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.interfaces.python import get as get
     from catalog.interfaces.python import index as index
     from catalog.interfaces.python import remove as remove
+    from catalog.interfaces.python import tune as tune
     from catalog.interfaces.python import why as why
     from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
     from catalog.search_v2.collections import CollectionSearch as CollectionSearch
@@ -60,7 +61,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
 _NAMES = {
     "answers.answering": "ask",
     "answers.generating": "generate",
-    "interfaces.python": "browse compare get index remove why",
+    "interfaces.python": "browse compare get index remove tune why",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
     "search_v2.ingestion": "ChunkSplitter DatasetVectorStore IngestionPipelineBuilderV2",
     "search_v2.ingestion_places": "EmbeddingPrefixTransform",

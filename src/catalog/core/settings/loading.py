@@ -83,7 +83,9 @@ def find_presets() -> dict[str, Path]:
 
 
 def load_preset(name: object) -> dict[str, Any]:
-    """Return a preset's settings, nested; raise :class:`ConfigError`, listing all names."""
+    """Return the settings of a preset or ``FILE.toml``, nested; raise :class:`ConfigError`."""
+    if isinstance(name, str) and name.endswith(".toml"):
+        return _read_toml(Path(name))
     presets = find_presets()
     if not isinstance(name, str) or name not in presets:
         known = ", ".join(presets) or "none"

@@ -303,7 +303,7 @@ class Settings(BaseSettings):
         default_factory=default_home, description="Folder of the store and its indexes."
     )
     preset: str | None = setting(
-        None, "Name of a file with settings in configs/; --preset takes precedence."
+        None, "Settings: a name in configs/, or a .toml file; --preset takes precedence."
     )
     database_url: str | None = setting(
         None,

@@ -44,6 +44,7 @@ GROUPS = {
     "Measure": {
         "compare": "measure:compare",
         "why": "decide:why",
+        "tune": "decide:tune",
         "eval": "measure:eval_app",
         "golden": "golden:app",
         "judge": "golden:judge_app",

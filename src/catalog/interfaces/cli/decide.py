@@ -1,9 +1,10 @@
-"""``catalog why``: which step lost a document, and which stage makes the difference."""
+"""``catalog why`` and ``tune``: which step lost a document, and which settings are better."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,17 @@ import typer
 from typer import Argument, Option
 
 from catalog.core.params import Mode
-from catalog.interfaces.cli.options import DatasetOption, Printed, command, open_library
+from catalog.interfaces.cli.options import (
+    DatasetOption,
+    Printed,
+    command,
+    open_library,
+    require_folder_of,
+    settings_for,
+)
 from catalog.interfaces.cli.output import TerminalProgress, complain
+
+_NOTHING_KEPT = "nothing was written or changed: the same command begins again"
 
 
 @command
@@ -88,3 +98,61 @@ def why(
             second = shares.SearchSetup(candidate, candidate_dataset or name, candidate_filter)
             told = shares.share_out(service, first, second, queries, progress)
     return Printed(shares.share_dict(told), shares.share_lines(told))
+
+
+@command
+def tune(
+    context: typer.Context,
+    golden: Annotated[Path, Option(help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    write: Path | None = Option(None, help="TOML file for the chosen settings, if adopted."),
+    report: Path | None = Option(None, help="HTML file to write."),
+    budget_ms: float | None = Option(None, min=0.0, help="Longest p95 of the chosen settings."),
+    slower_by: float = Option(
+        1.5, min=0.0, help="The same as a multiple of the present one; without --budget-ms."
+    ),
+    keep: list[str] | None = Option(
+        None, "--keep", help="Setting that is not tried, such as max_chunks_per_doc; repeatable."
+    ),
+) -> Printed:
+    """Choose settings of the search by labelled questions, if they are shown to be better.
+
+    Tries fusion, weights, depths, the limit per document and the reranker. The gain is measured on
+    questions left out of the choice.
+
+    Examples:
+        catalog tune --golden notes.jsonl -d notes --write tuned.toml --report tuned.html
+        catalog tune --golden notes.jsonl --budget-ms 200 --keep max_chunks_per_doc
+    """
+    from catalog.evaluation import tuning
+    from catalog.evaluation.golden_files import read_golden, write_whole
+    from catalog.retrieval.search import Searcher
+
+    require_folder_of(write)
+    require_folder_of(report)
+    queries = read_golden(golden)
+    with open_library(context) as library:
+        with TerminalProgress(_NOTHING_KEPT) as progress:
+            tuned = tuning.tune(
+                Searcher(library),
+                queries,
+                library.chosen_dataset(dataset),
+                budget_ms=budget_ms,
+                slower_by=slower_by,
+                keep=keep or (),
+                progress=progress,
+            )
+        preset = library.settings.preset
+    lines = [*tuning.tuning_lines(tuned)]
+    if report is not None:
+        tuning.write_tuning(tuned, report, created=datetime.now(UTC))
+        lines.append(f"Report: {report}")
+    if write is not None and tuned.is_adopted:
+        write_whole(write, tuning.preset_text(tuned, preset))
+        lines.append(f"Settings: {write}; use them with --preset {write}")
+        origins = settings_for(context).origins
+        for name, _ in tuned.chosen:
+            origin = origins.get(f"rag_v2.{name}", "default")
+            if not origin.startswith(("default", "preset")):
+                lines.append(f"! {origin} sets {name} and goes before a preset: remove it there")
+    return Printed(tuning.tuning_dict(tuned), lines)

@@ -127,7 +127,7 @@ def store_parameters() -> list[Any]:
     def _declare(
         home: Path | None = Option(None, help="Folder of the store (IDX_HOME).", **_KEPT),
         preset: str | None = Option(
-            None, help="Name of a file with settings in configs/.", **_KEPT
+            None, help="Settings: a name in configs/, or a file that ends in .toml.", **_KEPT
         ),
     ) -> None: ...
 
