@@ -1,17 +1,12 @@
 """The sources of an answer: the passages behind its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from catalog.answers.statements import sentence_bounds
 from catalog.core.answers import AnswerCitation, AnswerSentence
+from catalog.core.results import SearchResult
 from catalog.retrieval.query_words import language_of_words, query_words
 from catalog.retrieval.shape import locate_part
-
-if TYPE_CHECKING:
-    from catalog.core.results import SearchResult
 
 _OF_RESULT = ("rank", "chunk_id", "dataset", "path", "title")
 _LONGEST = 400  # characters of a passage that are quoted

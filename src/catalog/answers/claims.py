@@ -1,23 +1,19 @@
 """Read a model's reply: its sentences, the passages they cite, and whether these support them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
 from catalog.answers.statements import Statement, denies, is_denied, question_of, read_statements
 from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
+from catalog.core.results import SearchResult
 from catalog.core.text import clean
 from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
 from catalog.llm.replies import ThoughtFilter
 from catalog.retrieval.query_words import language_of_words, query_words
-
-if TYPE_CHECKING:
-    from catalog.core.results import SearchResult
 
 _GAP = r"(?<!\s)\s*+"  # all the white space before it: only so is a search of much of it linear
 _NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,4})*+)\s*+(?:\]|】)")

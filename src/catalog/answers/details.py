@@ -4,8 +4,6 @@ Each detail is read into a value that is independent of its notation: 1,000 is *
 *50 percent*, 2024-05-31 is *May 31st, 2024*.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

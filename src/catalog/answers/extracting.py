@@ -1,7 +1,5 @@
 """The best sentences of the passages found, word for word: an answer without a model."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence

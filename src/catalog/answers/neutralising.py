@@ -1,7 +1,5 @@
 """Remove from an answer what would load, run or open something that no cited source contains."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Set
 from functools import lru_cache

@@ -7,8 +7,6 @@ each must be in the passage; if the passage has another one between the same wor
 ``docs/evidence/abstention.md`` says how well this works.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_left

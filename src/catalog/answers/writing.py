@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from catalog.answers.claims import Claim, ClaimReader, check_claim
 from catalog.answers.prompting import (
@@ -21,12 +21,10 @@ from catalog.answers.prompting import (
 from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
+from catalog.core.results import SearchResult, SearchResults
+from catalog.core.settings import AnswerSettings
 from catalog.llm import LanguageModel, Message
 from catalog.llm.replies import Reply, without_thoughts
-
-if TYPE_CHECKING:
-    from catalog.core.results import SearchResult, SearchResults
-    from catalog.core.settings import AnswerSettings
 
 _OF_VERDICT = 100  # tokens of a judge's reply
 VERDICTS = ("no", "partly", "answers")
