@@ -246,25 +246,7 @@ def aviary(home, tmp_path_factory):
     return copy
 
 
-ASKED_OF_HIDDEN = [
-    *[
-        (verb, {**arguments, "dataset": name})
-        for name in ("canaryset", "canaryse", ["canaryset", "notes"])
-        for verb, arguments in (
-            ("search", {"query": "alone"}),
-            ("ask", {"question": "who is alone?"}),
-            ("generate", {"kind": "workflow", "topic": "alone", "model": WRITER}),
-            ("get", {"reference": "x.md"}),
-            ("multi_get", {"patterns": ["*"]}),
-            ("browse", {}),
-        )
-    ],
-    ("get", {"reference": "x.md"}),
-    ("search", {"query": "sings"}),
-    ("search", {"query": "sings", "compare_with_v1": True}),
-    ("browse", {}),
-    ("status", {}),
-]
+ASKED_OF_HIDDEN = read_cases(__file__)["asked_of_hidden"]
 
 
 @pytest.fixture(scope="module")
@@ -432,15 +414,7 @@ def test_every_tool_takes_a_role_and_keeps_within_a_bound_one(bound, name):
     assert CANARY not in f"{answer.text}{answer.data}".casefold()
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"role_tokens": "guest"},
-        {"role_tokens": "guest: short"},
-        {"role_tokens": f"guest: {GUEST}; lead: {GUEST}"},
-        {"role_tokens": f"guest: {GUEST}", "token": GUEST},
-    ],
-)
+@table("told")
 def test_tokens_that_do_not_name_one_role_are_refused(told):
     with pytest.raises(ValueError, match="token"):
         ServeSettings(**told)

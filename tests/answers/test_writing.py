@@ -105,9 +105,7 @@ def test_a_model_without_any_supported_sentence_gives_way_to_the_documents(writt
         assert note in answer.notes[0]
 
 
-@pytest.mark.parametrize(
-    "said", ["NO ANSWER", "No answer.", "<think>\nHm. [1]\n</think>\nNO ANSWER"]
-)
+@table("said")
 def test_a_model_may_abstain(written, said):
     answer, _ = written(said)
     assert answer.text == "I don't see enough in these documents to answer that."

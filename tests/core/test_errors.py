@@ -7,6 +7,7 @@ import pytest
 
 from catalog.core.errors import DocumentNotFoundError, EngineError, InputError
 from catalog.core.files import describe_os_error, errno_of, remedy
+from tables import table
 
 
 @pytest.mark.parametrize("said", ["a" * 5000, "it's " * 1000, "é\n" * 900])
@@ -33,17 +34,9 @@ def test_for_a_file_that_is_not_there_yet_the_folder_is_named(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (errno.ENOSPC, "free some space on the disk of "),
-        (errno.EDQUOT, "free some space on the disk of "),
-        (errno.EROFS, " is on a read-only file system: mount it for writing"),
-        (errno.EMFILE, "raise the limit on open files (ulimit -n)"),
-    ],
-)
+@table("code, words")
 def test_room_and_handles_have_a_remedy_of_their_own(tmp_path, code, words):
-    assert words in remedy(code, tmp_path / "file")
+    assert words in remedy(getattr(errno, code), tmp_path / "file")
 
 
 def test_for_other_reasons_the_reason_stands_alone(tmp_path):

@@ -78,9 +78,7 @@ def test_a_word_that_is_known_to_be_a_flag_is_looked_for():
     assert (found.text, found.exclusions) == ("find -snake", ("legacy",))
 
 
-@pytest.mark.parametrize(
-    "text", ["the key \u2014or so they say\u2014 is here", "\u2014Hola amigo", "a \u2013b\u2013, c"]
-)
+@table("text")
 def test_dashes_around_an_aside_or_before_speech_exclude_nothing(text):
     assert (parsed(text).text, parsed(text).exclusions) == (text, ())
 
@@ -194,9 +192,7 @@ def test_typed_parts_may_stand_on_lines_of_any_kind(line_break):
     assert [(part.kind, part.text) for part in found.parts] == [("lex", "a"), ("vec", "b")]
 
 
-@pytest.mark.parametrize(
-    "label", ["\ufefflex:", "\u200b \ufefflex:", "LEX :", "lex\u00a0:", "lex：", "lex ："]
-)
+@table("label")
 def test_a_label_may_follow_what_cannot_be_seen_and_have_another_colon(label):
     found = parsed(f"{label} rotate keys / \ufeffvec : b")
     assert [(part.kind, part.text) for part in found.parts] == [
@@ -205,9 +201,7 @@ def test_a_label_may_follow_what_cannot_be_seen_and_have_another_colon(label):
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ["what is \ufefflex: in qmd", "a / vec : b", "a\u2028lex: b", "see lex：b", "lex ok: a"]
-)
+@table("text")
 def test_labels_after_the_beginning_of_a_plain_query_are_text(text):
     assert not parsed(text).is_typed
 

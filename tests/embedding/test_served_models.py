@@ -294,9 +294,7 @@ def test_an_address_without_its_end_and_a_certificate_of_nobody_are_told_at_once
     assert sleeps == []
 
 
-@pytest.mark.parametrize(
-    ("code", "said"), [(402, "payment required"), (429, {"error": {"code": "insufficient_quota"}})]
-)
+@table("code, said")
 def test_a_server_that_wants_money_is_not_asked_again(server, code, said):
     server.dead = lambda handler, _answer: handler.send(code, {"error": said})
     model, sleeps = model_of(server)

@@ -12,6 +12,12 @@ from reportlab.pdfgen.canvas import Canvas
 
 from workbooks import sheet_xml, workbook
 
+BLANK_PDF = """%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj
+trailer<</Root 1 0 R>>
+"""
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 WORD = (

@@ -66,9 +66,7 @@ def test_where_no_neighbour_has_room_two_sections_are_cut_in_even_pieces() -> No
     assert [span.heading_path for span in spans] == [("s0",), ("s1",)]
 
 
-@pytest.mark.parametrize(
-    ("levels", "path"), [((2, 3), ("s0", "s3")), ((3, 2), ("s0", "s4")), ((2, 2), ("s0", "s4"))]
-)
+@table("levels, path")
 def test_several_sections_are_parted_where_one_starts_outer_before_inner(
     levels: tuple[int, int], path: tuple[str, ...]
 ) -> None:

@@ -14,15 +14,10 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import open_library, write
+from ingest.made_files import BLANK_PDF
 from tables import read_cases, table
 
 SUBTITLES = "1\n00:00:10,000 --> 00:00:14,000\nA walrus speaks of normalisation.\n"
-BLANK_PDF = """%PDF-1.4
-1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
-2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
-3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj
-trailer<</Root 1 0 R>>
-"""
 PNG = "\x89PNG\r\n\x1a\n\0\0"
 
 

@@ -12,15 +12,10 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import WordEncoder, open_library
 from growth import assert_linear
+from ingest.made_files import BLANK_PDF
 from tables import read_cases, table
 
 SECRET = "confidentiality: secret\n"
-BLANK_PDF = """%PDF-1.4
-1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
-2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
-3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj
-trailer<</Root 1 0 R>>
-"""
 BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n"
 
 

@@ -177,9 +177,7 @@ def test_an_empty_pattern_drops_those_of_the_build_before(catalog, notes):
     assert json.loads(catalog(*build, "--exclude", "")[1])["documents"] == 3
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"), [("notes", "notes"), ("My notes (2)/", "My-notes-2"), ("one.md", "one")]
-)
+@table("folder, name")
 def test_a_dataset_is_named_after_its_folder(catalog, tmp_path, folder, name):
     file = tmp_path / folder if folder.endswith(".md") else tmp_path / folder / "keys.md"
     file.parent.mkdir(exist_ok=True)

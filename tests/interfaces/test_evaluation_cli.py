@@ -13,13 +13,9 @@ from catalog.evaluation import run_records as records
 from catalog.evaluation.backends import V2Backend
 from fakes import WordEncoder
 from stores import open_store
-from tables import table
+from tables import read_cases, table
 
-ANIMALS = [
-    "aardvark", "badger", "camel", "dingo", "eagle", "ferret", "gibbon", "heron", "ibex", "jackal",
-    "koala", "lemur", "marmot", "newt", "otter", "panda", "quail", "raven", "shrew", "tapir",
-    "urchin", "vole", "walrus", "xerus", "yak", "zebra", "bison", "cobra", "dodo", "gnu",
-]  # fmt: skip
+ANIMALS = read_cases(__file__)["animals"]
 ZOO = {  # no word of the queries but the name is in them
     f"zoo/{name}.md": f"# One {name}\n\nA {name} sleeps in house {at} and eats at {at} o'clock.\n"
     for at, name in enumerate(ANIMALS)

@@ -139,9 +139,7 @@ def test_a_listing_pages_through_recordings_as_through_documents(lecture):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["talk.mp4", "talk.srt", "talk.de.srt", "talk_frames/frame_05m10s.md", "talk"]
-)
+@table("name")
 def test_a_filter_on_any_name_of_a_recording_keeps_all_its_files(lecture, name):
     for narrowed in ({"docs": [name]}, {"filters": {"path": name}}):
         hits = lecture.search("walrus", dataset="zoo", top_k=20, **narrowed)

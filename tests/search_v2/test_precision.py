@@ -507,9 +507,7 @@ def test_the_rrf_preset_blends_a_rerank_by_position(service_of):
     assert [one.path for one in found] == order
 
 
-@pytest.mark.parametrize(
-    ("preset", "vector", "lexical", "shown"), [("vault", 15, 15, 10), ("projects", 40, 20, 15)]
-)
+@table("preset, vector, lexical, shown")
 def test_a_preset_says_how_deep_the_legs_go_and_how_many_passages_answer(
     service_of, preset, vector, lexical, shown
 ):

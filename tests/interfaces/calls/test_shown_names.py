@@ -8,6 +8,7 @@ from catalog.interfaces.mcp import list_documents, read_document
 from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
+from tables import table
 
 SUBTITLES = """1
 00:00:10,000 --> 00:00:14,000
@@ -158,13 +159,7 @@ def test_the_name_of_a_file_of_records_stands_for_all_of_them(tmp_path):
 
 
 @pytest.mark.parametrize("records", [1, 3])
-@pytest.mark.parametrize(
-    "place",
-    [
-        *("fish.jsonl:9", "sea:fish.jsonl:9", "fish.jsonl:8-9", "fish.jsonl:0", "fish.jsonl:9:1"),
-        *("data/fish.jsonl:9", "data/fish.jsonl%3A9", "[source: eel0, record 9 of fish.jsonl]"),
-    ],
-)
+@table("place")
 def test_a_line_without_a_record_is_no_name_of_the_records_in_other_lines(tmp_path, records, place):
     lines = [f'{{"_id": "eel{n}", "text": "An eel, {n}."}}' for n in range(records)]
     write(tmp_path / "docs", data__fish_dot_jsonl="\n".join(lines))

@@ -15,13 +15,9 @@ from catalog.interfaces.server.http import SHAPES
 from catalog.library.indexing import Indexer
 from fakes import write
 from stores import open_store
-from tables import table
+from tables import read_cases, table
 
-NOTES = {
-    "notes/keys.md": ("---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n"),
-    "notes/guides/backup.md": "# Backups\n\nBackups run at night.\n\nKeys are not in them.\n",
-    "notes/plain.txt": "Turnips grow in the garden.\n",
-}
+NOTES = dict(read_cases(__file__)["notes"])
 
 
 @pytest.fixture

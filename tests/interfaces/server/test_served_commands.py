@@ -10,7 +10,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main, verbs
 from fakes import open_library
 from stores import store_of
-from tables import table
+from tables import read_cases, table
 
 _TIMES = re.compile(
     r'(?:in [\d.]+ m?s|\d+\.\d+ ms| {2,}\d+\.\d(?= ms)|"(?:elapsed_)?ms": [\d.e-]+)'
@@ -18,11 +18,7 @@ _TIMES = re.compile(
 _CACHED = re.compile(r"; query embedding cached|\"(?:entries|hits)\": \d+|'(?:entries|hits)': \d+")
 _VECTOR_ENGINE = re.compile(r"exact(?:, while another process holds the index)?|qdrant-edge[^:;)]*")
 
-FILES = {
-    "notes/keys.md": "---\ntags: [ops]\n---\n# Keys\n\nRotate the api keys.\n\nKeep them safe.\n",
-    "notes/guides/backup.md": "---\ntags: [ops]\n---\n# Backups\n\nBackups hold no keys.\n",
-    "notes/plain.txt": "Turnips grow in the garden.\n",
-}
+FILES = dict(read_cases(__file__)["files"])
 
 
 @pytest.fixture

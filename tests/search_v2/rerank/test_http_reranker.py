@@ -230,9 +230,7 @@ def test_a_long_passage_is_cut_before_it_is_sent():
     assert 200 < len(text) <= 64 * 4
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://a/rerank", "rerank", "http://", "http://[", "http://u:SECRET/w@a"]
-)
+@table("url")
 def test_an_invalid_address_names_the_setting_to_correct(url):
     with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL") as raised:
         HttpReranker(url, model="m")
