@@ -108,11 +108,7 @@ def names(engine):
     return opened, hidden
 
 
-OPEN_FILTERS = (
-    "path~open/",
-    {"path": ["open/kettle.md", "open/talk.md"]},
-    ["path~open/", "file_type!=pdf"],
-)
+OPEN_FILTERS = read_cases(__file__)["open_filters"]
 WORDS = st.sampled_from((*SHARED, "zq", "zqx", "heat", "tale", "kettle_zqx", "hidden", "the"))
 QUERIES = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
 ODD_FIELDS = ("nowhere=1", "zqx=1", "tea=1")

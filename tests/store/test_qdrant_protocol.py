@@ -12,6 +12,7 @@ from catalog.store.database import EngineSetup
 from catalog.store.vectors import points as points_module
 from catalog.store.vectors.qdrant import QdrantServer, QdrantServerEngine, open_client
 from qdrant_protocol import DRIPS, QdrantProtocol, qdrant_protocol
+from tables import table
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -89,13 +90,7 @@ STEPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "fault"),
-    [
-        *(("PUT", "/points$", fault) for fault in FAULTS),
-        *((*step, fault) for step in STEPS for fault in (FAULTS[0], LOST)),
-    ],
-)
+@table("method, path, fault")
 def test_a_fault_in_any_step_loses_nothing_and_doubles_nothing(
     server, engines, desk, method, path, fault
 ):

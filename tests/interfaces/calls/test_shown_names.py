@@ -8,7 +8,7 @@ from catalog.interfaces.mcp import list_documents, read_document
 from catalog.interfaces.tools import call_tool
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
-from tables import table
+from tables import read_cases, table
 
 SUBTITLES = """1
 00:00:10,000 --> 00:00:14,000
@@ -16,11 +16,7 @@ We apply the walrus of batch normalisation.
 """
 GERMAN = "WEBVTT\n\n00:10.000 --> 00:14.000\nWir normalisieren das walrus.\n"
 FRAME = "# Visual Frame at 00:12\n\nThe walrus formula.\n"
-LECTURE = {
-    "talks/my lecture.srt",
-    "talks/my lecture.de.vtt",
-    "talks/my lecture_frames/frame_00m12s.md",
-}
+LECTURE = set(read_cases(__file__)["lecture"])
 
 
 @pytest.fixture(scope="module")
