@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,7 +18,13 @@ from catalog.core.filters import check_fields, parse_filters
 from catalog.library.get import DocumentPlaces, cut_part
 from catalog.library.names import WHOLE, DocumentPart
 from catalog.store import Database
-from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
+from catalog.store.chunks import (
+    StoredDocument,
+    find_by_path,
+    list_fields,
+    list_paths,
+    read_documents,
+)
 from catalog.store.restriction import Restriction, allowed_paths
 
 if TYPE_CHECKING:
@@ -29,6 +36,8 @@ DIFFICULTIES: tuple[Difficulty, ...] = get_args(Difficulty)
 KINDS: tuple[QueryKind, ...] = get_args(QueryKind)
 MAX_GRADE = 10
 _NAMED = 10  # labels or queries in a warning
+_QUOTED = 60  # characters of a label's words in a message
+_ALIKE = 0.6  # least likeness of changed words, 0 to 1
 
 
 class ClosedModel(BaseModel):
@@ -298,6 +307,109 @@ def _first_few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+@dataclass(frozen=True)
+class Drift:
+    """A label whose words moved to another document, or changed.
+
+    ``new_path`` and ``new_words`` are where and how they stand now; both are ``None`` if they are
+    nowhere, or in several documents.
+    """
+
+    query: str
+    path: str
+    words: str
+    new_path: str | None = None
+    new_words: str | None = None
+
+    def __str__(self) -> str:
+        about = f"{self.query}: {self.path!r}"
+        if self.new_path is None:
+            return f"{about}: {shortened(self.words)} is not in one place: label it again"
+        if self.new_path == self.path:
+            return f"{about}: {shortened(self.words)} → {shortened(self.new_words or '')}"
+        return f"{about} → {self.new_path!r}, which has {shortened(self.words)}"
+
+
+def shortened(words: str) -> str:
+    """Return the first words of a quote, in quotation marks."""
+    flat = " ".join(words.split())
+    return f"“{flat if len(flat) <= _QUOTED else flat[: _QUOTED - 1] + '…'}”"
+
+
+def find_drift(
+    golden: GoldenSet,
+    database: Database,
+    dataset: str,
+    quotes: Mapping[tuple[str, str], str] | None = None,
+) -> list[Drift]:
+    """Find the labels whose words are no longer at their place, and where they are now.
+
+    The words are those of the label's span; for a document that is gone ``quotes`` may have some,
+    by question and path. White space does not count. Changed words are the passage of the same
+    document that has most of them in the same order, at least six of ten.
+    """
+    with database.read() as connection:
+        texts = {one.path: one.text for one in read_documents(connection, dataset)}
+    flat = {path: "".join(text.split()) for path, text in texts.items()}
+    found = []
+    for query in golden:
+        for label in query.expected:
+            quoted, text = label.span and label.span.text, texts.get(label.path)
+            words = quoted or ((quotes or {}).get((query.id, label.path)) if text is None else None)
+            if label.grade == 0 or not words or (text is not None and words in text):
+                continue
+            wanted, new = "".join(words.split()), None
+            if wanted in flat.get(label.path, ""):
+                places = [label.path]
+            else:
+                places = [path for path, other in flat.items() if wanted in other]
+            if len(places) == 1:
+                new = _as_written(texts[places[0]], wanted) if quoted else None
+            elif text is not None and (new := _nearest(text, words)):
+                places = [label.path]
+            path = places[0] if len(places) == 1 else None
+            found.append(Drift(query.id, label.path, words, path, new))
+    return found
+
+
+def _as_written(text: str, wanted: str) -> str:
+    """Return the part of a text that is ``wanted`` without its white space."""
+    at = [place for place, char in enumerate(text) if not char.isspace()]
+    first = "".join(text.split()).index(wanted)
+    return text[at[first] : at[first + len(wanted) - 1] + 1]
+
+
+def _nearest(text: str, words: str) -> str | None:
+    """Return the passage of a text around the longest run of the words, if it has most of them."""
+    tokens, wanted = [*re.finditer(r"\S+", text)], words.split()
+    given = [token[0] for token in tokens]
+    match = SequenceMatcher(None, given, wanted, autojunk=False).find_longest_match()
+    first = max(0, match.a - match.b)
+    part = given[first : first + len(wanted)]
+    if not match.size or SequenceMatcher(None, part, wanted, autojunk=False).ratio() < _ALIKE:
+        return None
+    return text[tokens[first].start() : tokens[first + len(part) - 1].end()]
+
+
+def follow_drift(queries: Sequence[GoldenQuery], drift: Sequence[Drift]) -> list[GoldenQuery]:
+    """Return the queries with labels at their new place, where there is one that is not judged."""
+    known = {(one.query, one.path): one for one in drift if one.new_path is not None}
+
+    def followed(query: GoldenQuery, label: Expected) -> Expected:
+        one = known.get((query.id, label.path))
+        if one is None or (one.new_path != label.path and one.new_path in query.grades):
+            return label
+        span = label.span
+        if span is not None and one.new_words is not None:  # lines and offsets were of the old text
+            span = Span(text=one.new_words, time_start=span.time_start, time_end=span.time_end)
+        return label.model_copy(update={"path": one.new_path, "span": span})
+
+    return [
+        query.model_copy(update={"expected": tuple(followed(query, it) for it in query.expected)})
+        for query in queries
+    ]
+
+
 def with_words(golden: GoldenSet, database: Database, dataset: str) -> GoldenSet:
     """Return the set with the words of each span that names lines or characters of a document.
 
@@ -317,6 +429,19 @@ def with_words(golden: GoldenSet, database: Database, dataset: str) -> GoldenSet
 
         expected = {query.id: tuple(map(told, query.expected)) for query in golden}
     changed = (query.model_copy(update={"expected": expected[query.id]}) for query in golden)
+    return replace(golden, queries=tuple(changed))
+
+
+def without_spans(golden: GoldenSet) -> GoldenSet:
+    """Return the set with labels of whole documents."""
+    changed = (
+        query.model_copy(
+            update={
+                "expected": tuple(it.model_copy(update={"span": None}) for it in query.expected)
+            }
+        )
+        for query in golden
+    )
     return replace(golden, queries=tuple(changed))
 
 

@@ -133,14 +133,21 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
             tests[metric] = paired_test(
                 [values[query] for query in shared], [others[query] for query in shared]
             )
-    old, new = dict(flatten(before.identity)), dict(flatten(after.identity))
-    changed = {
+    changed = changed_settings(before.identity, after.identity)
+    adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
+    return RunDifference(before, after, changed, tests, adjusted)
+
+
+def changed_settings(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> dict[str, tuple[object, object]]:
+    """Return what differs between two identities: dotted name → (before, after)."""
+    old, new = dict(flatten(before)), dict(flatten(after))
+    return {
         name: (old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     }
-    adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
-    return RunDifference(before, after, changed, tests, adjusted)
 
 
 def _digest(value: object) -> str:

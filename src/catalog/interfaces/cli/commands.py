@@ -45,6 +45,7 @@ GROUPS = {
         "compare": "measure:compare",
         "why": "decide:why",
         "tune": "decide:tune",
+        "replay": "decide:replay",
         "eval": "measure:eval_app",
         "golden": "golden:app",
         "judge": "golden:judge_app",

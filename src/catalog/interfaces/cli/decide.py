@@ -1,26 +1,36 @@
-"""``catalog why`` and ``tune``: which step lost a document, and which settings are better."""
+"""``catalog why``, ``tune`` and ``replay``: what lost a document, which settings, what moved."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from typer import Argument, Option
 
 from catalog.core.params import Mode
+from catalog.interfaces.cli.logs import SinceOption, moment_of
+from catalog.interfaces.cli.measure import BACKENDS, Measurement
 from catalog.interfaces.cli.options import (
     DatasetOption,
     Printed,
+    StoreOptions,
     command,
     open_library,
+    reading_options,
     require_folder_of,
     settings_for,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain
+
+if TYPE_CHECKING:
+    from catalog.evaluation.golden import GoldenSet
+    from catalog.evaluation.replay import Replay, Snapshot
+    from catalog.library.library import Library
 
 _NOTHING_KEPT = "nothing was written or changed: the same command begins again"
 
@@ -156,3 +166,137 @@ def tune(
             if not origin.startswith(("default", "preset")):
                 lines.append(f"! {origin} sets {name} and goes before a preset: remove it there")
     return Printed(tuning.tuning_dict(tuned), lines)
+
+
+@command
+def replay(
+    context: typer.Context,
+    save: Path | None = Option(None, help="File for the lists of now, to compare with later."),
+    before: Path | None = Option(None, "--from", help="Such a file: ask its questions again."),
+    other_home: Path | None = Option(None, help="A second home: ask both in turn, this one first."),
+    other_preset: str | None = Option(None, help="The second home's --preset."),
+    golden: Path | None = Option(
+        None, help="Labelled queries; without them those of the file, or else the log's questions."
+    ),
+    dataset: DatasetOption = None,
+    backend: str = Option("v2", help=f"One of {BACKENDS}."),
+    since: SinceOption = None,
+    limit: int = Option(200, min=1, help="Number of logged questions, newest first."),
+    top_k: int = Option(100, "--top-k", "-k", min=10, max=1000, help="How deep."),
+    moved: float = Option(0.1, min=0, max=1, help="How far lists may move without labels."),
+    margin: float = Option(0.05, min=0.001, max=1, help="Loss of nDCG@10 that labels rule out."),
+) -> Printed:
+    """Ask questions again after a change, and say what moved: PASS, FAIL or HOLD.
+
+    Exit code 3 (FAIL): labels show a loss. 4 (HOLD): lists moved further than --moved, and no
+    labels decide. Questions of the log are asked if their words were logged.
+
+    Examples:
+        catalog replay --save before.json --golden notes.jsonl
+        catalog replay --from before.json
+        catalog replay --other-home new-home --golden notes.jsonl
+    """
+    from catalog.core.errors import BackendError
+    from catalog.evaluation import replay as replays
+    from catalog.evaluation.golden_files import read_golden
+
+    if sum(one is not None for one in (save, before, other_home)) != 1:
+        raise typer.BadParameter("give one of --save, --from and --other-home")
+    require_folder_of(save)
+    earlier = None if before is None else replays.read_snapshot(before)
+    labelled = None if golden is None else read_golden(golden)
+    with ExitStack() as opened, reading_options(BackendError), redirect_stdout(sys.stderr):
+        library = opened.enter_context(open_library(context))
+        name = library.chosen_dataset(dataset or (earlier.run.dataset if earlier else None))
+        notes: list[str] = []
+        if labelled is not None:
+            queries = labelled
+        elif earlier is not None:
+            queries = earlier.golden
+        else:
+            since_then = moment_of("--since", since)
+            queries, notes = replays.read_logged(
+                library.database, name, since=since_then, limit=limit
+            )
+        job = Replaying(library, name, queries, backend, earlier.run.top_k if earlier else top_k)
+        if save is not None:
+            snapshot = job.snapshot()
+            replays.write_snapshot(snapshot, save)
+            told = {"file": str(save), "questions": len(queries), **snapshot.about, "notes": notes}
+            return Printed(told, [f"{len(queries)} questions, written to {save}"], notes)
+        if earlier is not None:
+            found = job.compare(earlier, moved, margin)
+        else:
+            store = StoreOptions(other_home, other_preset)
+            other = opened.enter_context(open_library(context, store))
+            found = job.compare_homes(other, moved, margin, notes)
+    code = replays.EXIT_CODES[found.verdict]
+    return Printed(replays.replay_dict(found), replays.replay_lines(found), code=code)
+
+
+class Replaying(NamedTuple):
+    """Questions to ask again of one search of a dataset."""
+
+    library: Library
+    dataset: str
+    queries: GoldenSet
+    backend: str
+    top_k: int
+
+    def snapshot(self) -> Snapshot:
+        """Ask the questions, and return their lists with what they came of."""
+        from catalog.evaluation.replay import Snapshot, describe_moment
+        from catalog.evaluation.run_records import corpus_digest
+
+        (run,) = self._measurement().ask([self.backend])
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        source = "log" if self.queries.name == "log" else "golden"
+        corpus = corpus_digest(self.library.database, self.dataset)
+        return Snapshot(self.queries, run, describe_moment(now, source, corpus))
+
+    def compare(self, before: Snapshot, moved: float, margin: float) -> Replay:
+        """Ask again what a snapshot has, and compare."""
+        from catalog.core.errors import InputError
+        from catalog.evaluation.golden import find_drift, without_spans
+        from catalog.evaluation.replay import compare_replay
+
+        if absent := [query.id for query in self.queries if query.id not in before.run.outcomes]:
+            raise InputError(f"the file has no list for {absent[0]!r}: save again with this set")
+        now = self.snapshot()
+        about = {name: (before.about.get(name), now.about[name]) for name in ("version", "corpus")}
+        kept = {query.id: before.run.outcomes[query.id] for query in self.queries}
+        return compare_replay(
+            replace(before.run, name=f"{before.run.name} before", outcomes=kept),
+            replace(now.run, name=f"{now.run.name} now"),
+            without_spans(self.queries),  # a file has too few words to look for them
+            self._measurement().allowed,
+            most_moved=moved,
+            margin=margin,
+            changed={name: both for name, both in about.items() if both[0] != both[1]},
+            drift=find_drift(self.queries, self.library.database, self.dataset, before.quotes),
+        )
+
+    def compare_homes(
+        self, other: Library, moved: float, margin: float, notes: list[str]
+    ) -> Replay:
+        """Ask this home and another one in turn, and compare."""
+        from catalog.evaluation.golden import find_drift
+        from catalog.evaluation.replay import compare_replay
+
+        job = self._measurement()
+        before, now = job.ask([self.backend, self.backend], other)
+        names = [str(one.settings.home.name) for one in (self.library, other)]
+        first, second = names if len({*names}) == 2 else ("first home", "second home")
+        return compare_replay(
+            replace(before, name=f"{before.name} of {first}"),
+            replace(now, name=f"{now.name} of {second}"),
+            job.with_words(),
+            job.allowed,
+            most_moved=moved,
+            margin=margin,
+            drift=find_drift(self.queries, other.database, self.dataset),
+            notes=notes,
+        )
+
+    def _measurement(self) -> Measurement:
+        return Measurement(self.library, self.dataset, self.queries, self.top_k, 0)

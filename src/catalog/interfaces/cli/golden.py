@@ -50,15 +50,25 @@ EXAMPLE = "book"  # dataset and preset of the example
 
 
 @app.command("check")
-def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = None) -> None:
+def check(
+    context: typer.Context,
+    file: GoldenFile,
+    dataset: DatasetOption = None,
+    write: bool = Option(
+        False, "--write", help="With --dataset: let labels follow words that moved or changed."
+    ),
+) -> None:
     """Check a set: its form and, with --dataset, its labels and filters.
+
+    Labels whose words moved or changed are listed; --write changes the file as the list says.
 
     Examples:
         catalog golden check notes.jsonl
         catalog golden check notes.jsonl -d notes
+        catalog golden check notes.jsonl -d notes --write
     """
-    from catalog.evaluation.golden import find_dataset_problems, find_duplicate_queries
-    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation import golden as labels
+    from catalog.evaluation.golden_files import changing_golden, read_golden
     from catalog.evaluation.summary import golden_lines
 
     settings_for(context)  # refuses a bound process
@@ -66,12 +76,25 @@ def check(context: typer.Context, file: GoldenFile, dataset: DatasetOption = Non
     high = [(one.id, it) for one in golden for it in one.expected if it.grade > _MOST]
     for query, label in high:
         note(f"note: {query}: grade {label.grade} of {label.path!r}; the scale is 0 to {_MOST}\n")
-    problems = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
+    drift = []
     if dataset is not None:
         with open_library(context) as library:
             library.require_dataset(dataset)
-            problems += find_dataset_problems(golden, library.database, dataset)
+            drift = labels.find_drift(golden, library.database, dataset)
+            if write and drift:
+                with changing_golden(file) as queries:
+                    queries[:] = labels.follow_drift(queries, drift)
+                golden = read_golden(file)
+            problems = labels.find_dataset_problems(golden, library.database, dataset)
+    elif write:
+        raise typer.BadParameter("it needs --dataset", param_hint="--write")
+    else:
+        problems = []
+    problems += [f"asked twice: {text!r}" for text in labels.find_duplicate_queries(golden)]
     say(*golden_lines(golden), *(f"  {problem}" for problem in problems))
+    if drift:
+        say("Labels that followed their words:" if write else "With --write:")
+        say(*(f"  {one}" for one in drift))
     if problems:
         complain(f"{file}: {counted(len(problems), 'problem')}")
         raise typer.Exit(1)

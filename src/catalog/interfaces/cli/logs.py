@@ -49,7 +49,7 @@ def list_queries(
     """
     from catalog.store.log_entries import read_entries
 
-    moment = _moment("--since", since)
+    moment = moment_of("--since", since)
     with open_library(context) as library, library.database.read() as connection:
         entries = list(read_entries(connection, since=moment, limit=limit))
     table = table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms"))
@@ -92,7 +92,7 @@ def show_stats(context: typer.Context, since: SinceOption = None) -> Printed:
     from catalog.evaluation.log_stats import log_stats, log_stats_lines
     from catalog.store.log_entries import read_entries
 
-    moment = _moment("--since", since)
+    moment = moment_of("--since", since)
     with open_library(context) as library, library.database.read() as connection:
         stats = log_stats(read_entries(connection, since=moment))
     return Printed(stats, log_stats_lines(stats), [_what_is_logged(library.settings.log)])
@@ -114,13 +114,13 @@ def clear_log(
     """
     from catalog.store.log_entries import clear_entries
 
-    moment = None if before is None else _moment("--before", before)
+    moment = None if before is None else moment_of("--before", before)
     with open_library(context) as library, library.database.write() as connection:
         dropped = clear_entries(connection, before=moment)
     return Printed({"dropped": dropped}, [f"{dropped:,} dropped"])
 
 
-def _moment(option: str, value: str | None) -> float:
+def moment_of(option: str, value: str | None) -> float:
     """Return the seconds since 1970 that an option names, 0 for none; a span is one until now."""
     from catalog.core.errors import InputError
 

@@ -330,8 +330,11 @@ class Measurement(NamedTuple):
         warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
         return runs, {"metrics": (*metrics.SHOWN_METRICS, *more), "warnings": warnings}
 
-    def ask(self, specs: Sequence[Any]) -> list[BackendRun]:
-        """Put every query to the backends of these specs; return their runs, in order."""
+    def ask(self, specs: Sequence[Any], other: Library | None = None) -> list[BackendRun]:
+        """Put every query to the backends of these specs; return their runs, in order.
+
+        The last spec is one of the ``other`` library, if there is one.
+        """
         from catalog.core.errors import StoreBusyError
         from catalog.evaluation.backends import Backends
         from catalog.evaluation.run_records import corpus_digest
@@ -343,9 +346,11 @@ class Measurement(NamedTuple):
         documents, folders = self.documents()
         shown = TerminalProgress(NO_RUN) if self.is_shown else nullcontext()
         tell = complain if self.is_shown else logging.getLogger(__name__).info
-        with Backends(self.library, dataset, tell=tell) as backends, shown as progress:
+        second = Backends(other or self.library, dataset, tell=tell)
+        with Backends(self.library, dataset, tell=tell) as backends, second, shown as progress:
+            *most, last = specs
             runs = run_backends(
-                [backends.load(spec) for spec in specs],
+                [*map(backends.load, most), (second if other else backends).load(last)],
                 self.queries,
                 dataset=dataset,
                 top_k=self.top_k,

@@ -1,0 +1,411 @@
+"""Ask questions again after a change: what moved, what was lost, and may the change be kept?
+
+A *replay* compares the lists of two moments or of two homes. Its verdict is ``FAIL`` if labels show
+a loss, ``HOLD`` if the lists moved more than a limit and no labels decide, and ``PASS`` otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from catalog import __version__
+from catalog.core.errors import BlindComparisonError, GoldenSetError, InputError
+from catalog.core.text import counted
+from catalog.core.user_search import RankedHit, Ranking
+from catalog.evaluation.comparison import PipelineComparison, compare_runs
+from catalog.evaluation.golden import Drift, GoldenQuery, GoldenSet
+from catalog.evaluation.golden_files import read_lines, write_whole
+from catalog.evaluation.metrics import PRIMARY
+from catalog.evaluation.report_text import shorten
+from catalog.evaluation.run_records import changed_settings
+from catalog.evaluation.runs import Allowed, BackendRun, QueryOutcome
+from catalog.evaluation.significance import MIN_QUERIES, Floats, LossBounds, bound_losses
+from catalog.evaluation.summary import comparison_dict
+from catalog.store import Database
+from catalog.store.log_entries import LogEntry, read_entries
+
+Verdict = Literal["PASS", "FAIL", "HOLD"]
+EXIT_CODES: Mapping[Verdict, int] = {"PASS": 0, "FAIL": 3, "HOLD": 4}
+PERSISTENCE = 0.9
+"""Of rank-biased overlap: the first ten ranks have 86 % of the weight (Webber et al. 2010)."""
+MOST_MOVED = 0.1
+MARGIN = 0.05
+LOSS_LEVEL = 0.005  # half of one alarm in 100, so that chance keeps the rate below that
+FIRST = 10  # ranks of an answer that a person looks at
+_QUOTED = 3  # first hits of which a file keeps words
+_QUOTED_CHARS = 200
+_NAMED = 10
+_FORM = 1
+
+
+def rank_biased_overlap(
+    first: Sequence[Iterable[str]], second: Sequence[Iterable[str]], p: float = PERSISTENCE
+) -> float:
+    """Compute the extrapolated rank-biased overlap of two rankings: 1 for equal ones, 0 for none.
+
+    A ranking is a sequence of groups, best first; names of a group are tied. With l the depth of
+    the longer and s of the shorter ranking, and A(d) their agreement at depth d,
+
+        RBO = (1 - p) Σ_{d ≤ l} p^(d-1) A(d) + p^l A(l)
+
+    A(d) is twice the overlap over the number of names within d in both; a group stands at the rank
+    of its first name. Beyond s the shorter ranking goes on to agree as it did at s. Two empty
+    rankings are equal.
+
+    Source: Webber, Moffat and Zobel 2010, "A similarity measure for indefinite rankings", ACM
+    Transactions on Information Systems 28, equation 32 and section 5 (ties).
+    """
+    ranks = [_ranks(first), _ranks(second)]
+    if not all(ranks):
+        return float(not any(ranks))
+    short, long = sorted(ranks, key=len)
+    total = agreement = at_end_of_short = 0.0
+    for depth in range(1, len(long) + 1):
+        seen = [{name for name, rank in one.items() if rank <= depth} for one in (short, long)]
+        beyond = max(0, depth - len(short))
+        overlap = len(seen[0] & seen[1]) + at_end_of_short * beyond
+        agreement = 2 * overlap / (len(seen[0]) + beyond + len(seen[1]))
+        if depth <= len(short):
+            at_end_of_short = agreement
+        total += (1 - p) * p ** (depth - 1) * agreement
+    return total + p ** len(long) * agreement
+
+
+def _ranks(groups: Sequence[Iterable[str]]) -> dict[str, int]:
+    """Return the rank of each name, from 1; tied ones have that of the first of them."""
+    ranks: dict[str, int] = {}
+    for group in groups:
+        ranks |= dict.fromkeys(group, len(ranks) + 1)
+    return ranks
+
+
+def tied_documents(ranking: Ranking | None) -> list[list[str]]:
+    """Return the documents of a ranking in groups of equal scores, best first."""
+    groups: list[list[str]] = []
+    last: float | None = None
+    for path, hit in (ranking.best_hits if ranking else {}).items():
+        is_tied = last is not None and hit.score is not None
+        if is_tied and math.isclose(last or 0.0, hit.score or 0.0, rel_tol=1e-9):
+            groups[-1].append(path)
+        else:
+            groups.append([path])
+        last = hit.score
+    return groups
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The questions of a replay with their lists; ``about`` says what was asked, and when.
+
+    ``quotes`` are the first words of the first hits, by question and path.
+    """
+
+    golden: GoldenSet
+    run: BackendRun
+    about: Mapping[str, Any]
+    quotes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def write_snapshot(snapshot: Snapshot, path: Path) -> None:
+    """Write a snapshot as one JSON file, in one step; raise :class:`GoldenSetError`.
+
+    Of the first three hits 200 characters are kept, so that one sees later what was there.
+    """
+    lists = {}
+    for query, outcome in snapshot.run.outcomes.items():
+        hits = [] if outcome.answer is None else [*outcome.answer.hits]
+        lists[query] = {"error": outcome.error, "hits": [*map(_hit_dict, hits, range(len(hits)))]}
+    told = {
+        "form": _FORM,
+        **snapshot.about,
+        "name": snapshot.run.name,
+        "dataset": snapshot.run.dataset,
+        "top_k": snapshot.run.top_k,
+        "identity": dict(snapshot.run.identity),
+        "golden": snapshot.golden.name,
+        "questions": [
+            query.model_dump(mode="json", exclude_defaults=True) for query in snapshot.golden
+        ],
+        "lists": lists,
+    }
+    write_whole(path, json.dumps(told, ensure_ascii=False, indent=1, default=str) + "\n")
+
+
+def _hit_dict(hit: RankedHit, rank: int) -> dict[str, Any]:
+    words = " ".join(hit.text.split())[:_QUOTED_CHARS] if rank < _QUOTED else ""
+    also = [one.path for one in hit.also_in]
+    told: dict[str, Any] = {"path": hit.path, "score": hit.score, "at": hit.location}
+    told |= {"text": words, "also_in": also}
+    return {name: value for name, value in told.items() if value not in (None, "", [])}
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read what :func:`write_snapshot` wrote; raise :class:`GoldenSetError` for another file."""
+    try:
+        told = json.loads("\n".join(read_lines(path)))
+        if told.pop("form") != _FORM:
+            raise GoldenSetError(
+                f"{path} was written by another version of 'catalog replay --save'"
+            )
+        rows, lists = told.pop("questions"), told.pop("lists")
+        queries = tuple(map(GoldenQuery.model_validate, rows))
+        quotes = {
+            (query, hit["path"]): hit["text"]
+            for query, given in lists.items()
+            for hit in reversed(given["hits"])
+            if hit.get("text")
+        }
+        outcomes = {query: _read_outcome(given) for query, given in lists.items()}
+        golden = GoldenSet(told.pop("golden"), queries)
+        fields = (told.pop("name"), told.pop("identity"), told.pop("dataset"), told.pop("top_k"))
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise GoldenSetError(
+            f"{path} is not a file of 'catalog replay --save' ({error})"
+        ) from error
+    if {query.id for query in queries} != outcomes.keys():
+        raise GoldenSetError(f"{path} has questions without a list")
+    return Snapshot(golden, BackendRun(*fields, outcomes), told, quotes)
+
+
+def _read_outcome(given: Mapping[str, Any]) -> QueryOutcome:
+    hits = (
+        RankedHit(
+            one["path"],
+            one.get("score"),
+            location=one.get("at", ""),
+            also_in=tuple(RankedHit(path, one.get("score")) for path in one.get("also_in", ())),
+        )
+        for one in given["hits"]
+    )
+    error = given["error"]
+    return QueryOutcome(None if error else Ranking(tuple(hits)), error=error)
+
+
+def describe_moment(made_at: str, source: str, corpus: str) -> dict[str, str]:
+    """Return what a snapshot tells about itself."""
+    return {"made_at": made_at, "version": __version__, "source": source, "corpus": corpus}
+
+
+def read_logged(
+    database: Database, dataset: str, *, since: float = 0.0, limit: int = 200
+) -> tuple[GoldenSet, list[str]]:
+    """Return the last different questions of the log about a dataset, and notes on the others.
+
+    Raises :class:`InputError` if no question can be asked again.
+    """
+    with database.read() as connection:
+        found = list(read_entries(connection, since=since))
+    asked = [one for one in found if one.verb != "generate" and dataset in one.datasets]
+    open_to_all = [one for one in asked if one.role is None]
+    told: dict[str, LogEntry] = {}
+    for entry in open_to_all:
+        if (entry.query or "").strip():
+            told.setdefault(entry.query_hash, entry)
+    hashed = {one.query_hash for one in open_to_all if one.query is None} - told.keys()
+    notes = []
+    if hashed:
+        count = counted(len(hashed), "question")
+        notes.append(f"{count} of the log have no words (IDX_LOG__QUERY_TEXT) and are not asked")
+    if by_role := len(asked) - len(open_to_all):
+        notes.append(f"{counted(by_role, 'entry')} of a role are not asked")
+    if not told:
+        raise InputError(
+            "; ".join(notes or [f"the log has no question about {dataset!r}"])
+            + ": let searches be logged with their words (IDX_LOG__VERBS, IDX_LOG__QUERY_TEXT), "
+            "or give --golden"
+        )
+    notes.append("the log keeps no filters: questions are asked without")
+    queries = (GoldenQuery(id=f"log{one.id}", query=str(one.query)) for one in told.values())
+    return GoldenSet("log", tuple(queries)[:limit]), notes
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One question: churn, 1 minus the overlap, and documents with their ranks before and now.
+
+    The documents are the labelled ones, or the first three without labels; ``None`` is not found.
+    """
+
+    query: GoldenQuery
+    churn: float
+    documents: tuple[tuple[str, int | None, int | None], ...]
+
+    @property
+    def lost(self) -> list[tuple[str, int | None, int | None]]:
+        """Return the documents that were among the first ten and are not now."""
+        return [
+            one for one in self.documents if (one[1] or math.inf) <= FIRST < (one[2] or math.inf)
+        ]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The verdict on a change, the reason, and all that it rests on.
+
+    ``moved`` has every question, the most moved first; ``churn`` is its mean, 0 to 1. Without
+    labels that can be compared ``comparison`` is ``None``. ``changed`` are settings and the like,
+    by dotted name, before and now. ``drift`` are labels whose text moved or changed.
+    """
+
+    verdict: Verdict
+    reason: str
+    churn: float
+    most_moved: float
+    moved: tuple[Moved, ...]
+    comparison: PipelineComparison | None
+    changed: Mapping[str, tuple[object, object]]
+    drift: tuple[Drift, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def compare_replay(
+    before: BackendRun,
+    now: BackendRun,
+    golden: GoldenSet,
+    allowed: Allowed | None = None,
+    *,
+    most_moved: float = MOST_MOVED,
+    margin: float = MARGIN,
+    changed: Mapping[str, tuple[object, object]] | None = None,
+    drift: Sequence[Drift] = (),
+    notes: Sequence[str] = (),
+) -> Replay:
+    """Compare two runs of the same questions, and decide; see :func:`decide`."""
+    moved = sorted((_moved(query, before, now) for query in golden), key=lambda one: -one.churn)
+    comparison, told = None, [*notes]
+    if golden.answerable:
+        try:
+            comparison = compare_runs(before, now, golden, allowed)
+        except BlindComparisonError as error:
+            told.append(f"labels are not compared: {error}")
+    if failures := sorted(now.errors.keys() - before.errors.keys()):
+        told.append(f"{counted(len(failures), 'question')} fail now that did not: {failures[:3]}")
+    churn = fmean(one.churn for one in moved)
+    differences = np.zeros(0) if comparison is None else comparison.differences(PRIMARY)
+    verdict, reason = decide(differences, churn, most_moved=most_moved, margin=margin)
+    settings = changed_settings(before.identity, now.identity)
+    return Replay(
+        verdict=verdict,
+        reason=reason,
+        churn=churn,
+        most_moved=most_moved,
+        moved=tuple(moved),
+        comparison=comparison,
+        changed={**settings, **(changed or {})},
+        drift=tuple(drift),
+        notes=tuple(told),
+    )
+
+
+def decide(
+    differences: Floats, churn: float, *, most_moved: float = MOST_MOVED, margin: float = MARGIN
+) -> tuple[Verdict, str]:
+    """Return the verdict and its reason, from differences of nDCG@10 by question and mean churn.
+
+    A loss is shown by 25 or more questions if the one-sided randomisation test gives p < .005 and
+    the bound excludes 0. Labels decide for a change if they rule out a loss of ``margin``.
+    """
+    enough = differences.size >= MIN_QUERIES
+    bounds: LossBounds | None = bound_losses(differences[None, :]) if enough else None
+    mean = float(differences.mean()) if differences.size else 0.0
+    if bounds is not None and bounds.high[0] < 0 and bounds.p[0] < LOSS_LEVEL:
+        return "FAIL", f"labels show a loss: {PRIMARY} {mean:+.3f}, p = {bounds.p[0]:.4f}"
+    moved = f"lists moved by {churn:.3f} on average, the limit is {most_moved:g}"
+    if churn <= most_moved:
+        return "PASS", f"no loss is shown; {moved}"
+    if bounds is None:
+        few = f"{counted(differences.size, 'labelled question')}, it takes {MIN_QUERIES}"
+        return "HOLD", f"{moved}; too few labels decide: {few}"
+    low = float(bounds.safe_low[0])
+    if low > -margin:
+        return "PASS", f"{moved}, but labels rule out a loss of {margin:g} (bound {low:+.3f})"
+    return "HOLD", f"{moved}; labels do not rule out a loss of {margin:g} (bound {low:+.3f})"
+
+
+def _moved(query: GoldenQuery, before: BackendRun, now: BackendRun) -> Moved:
+    old, new = (run.outcomes[query.id].answer for run in (before, now))
+    overlap = rank_biased_overlap(tied_documents(old), tied_documents(new))
+    ranks = [
+        {path: rank for rank, path in enumerate(run.documents(query.id), start=1)}
+        for run in (before, now)
+    ]
+    shown = [*query.relevant] or [*ranks[0]][:3]
+    documents = tuple((path, ranks[0].get(path), ranks[1].get(path)) for path in shown)
+    return Moved(query, max(0.0, 1 - overlap), documents)
+
+
+def replay_lines(found: Replay) -> Iterator[str]:
+    """Yield the verdict, what changed, what moved and was lost, the test, and labels to confirm."""
+    yield f"{found.verdict}: {found.reason}"
+    for note in found.notes:
+        yield f"! {note}"
+    for name, (old, new) in found.changed.items():
+        yield f"  changed {name}: {shorten(str(old), 40)} → {shorten(str(new), 40)}"
+    same = sum(one.churn < 1e-9 for one in found.moved)
+    asked = counted(len(found.moved), "question")
+    yield f"{asked}: {same} with the same list, mean churn {found.churn:.3f} (1 − RBO, p = .9)"
+    if found.comparison is not None:
+        yield found.comparison.verdict
+        yield from (f"! {warning}" for warning in found.comparison.warnings)
+    lost = [(one, document) for one in found.moved for document in one.lost]
+    kind = "Answers" if found.comparison is not None else "Documents"
+    if lost:
+        yield f"{kind} lost from the first ten: {len(lost)}"
+    for one, (path, old, new) in lost[:_NAMED]:
+        yield f"  {one.query.id}  {path}: {old} → {new or 'not found'}"
+    if len(lost) > _NAMED:
+        yield f"  and {len(lost) - _NAMED} more (--json)"
+    most = [one for one in found.moved[:_NAMED] if one.churn > 1e-9]
+    if most:
+        yield "Moved most:"
+    for one in most:
+        went = [(path, old, new) for path, old, new in one.documents if old != new]
+        ranks = [f"{path} {old or 'not found'} → {new or 'not found'}" for path, old, new in went]
+        told = ", ".join(ranks) or "the answers kept their ranks"
+        yield f"  {one.churn:.3f}  {one.query.id}  {shorten(one.query.query, 80)}: {told}"
+    if found.drift:
+        yield "Labels whose text moved or changed; 'catalog golden check --write' changes them:"
+        yield from (f"  {one}" for one in found.drift)
+
+
+def replay_dict(found: Replay) -> dict[str, Any]:
+    """Return all numbers of a replay."""
+    comparison = found.comparison
+    return {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "churn": found.churn,
+        "most_moved": found.most_moved,
+        "notes": list(found.notes),
+        "changed": {
+            name: {"before": old, "now": new} for name, (old, new) in found.changed.items()
+        },
+        "questions": [
+            {
+                "id": one.query.id,
+                "query": one.query.query,
+                "churn": one.churn,
+                "documents": [
+                    {"path": path, "before": old, "now": new} for path, old, new in one.documents
+                ],
+                "lost": [path for path, *_ in one.lost],
+            }
+            for one in found.moved
+        ],
+        "comparison": None if comparison is None else comparison_dict(comparison),
+        "drift": [*map(asdict, found.drift)],
+    }
+
+
+def named(run: BackendRun, name: str) -> BackendRun:
+    """Return a run with another name: that of its moment, or of its home."""
+    return replace(run, name=name)

@@ -1,0 +1,142 @@
+"""Asking again: overlap, the verdict, files of lists, and labels that follow their words."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.core.errors import GoldenSetError
+from catalog.core.user_search import RankedHit
+from catalog.evaluation.golden import GoldenSet, find_drift, follow_drift
+from catalog.evaluation.replay import (
+    Snapshot,
+    compare_replay,
+    decide,
+    rank_biased_overlap,
+    read_snapshot,
+    tied_documents,
+    write_snapshot,
+)
+from catalog.evaluation.runs import run_backends
+from evaluation.stubs import TableBackend, golden, question
+from stores import open_store
+from tables import table
+
+RANKINGS = st.lists(st.sampled_from("abcdefghijklmnop"), unique=True, max_size=12)
+SPAN = "keys rotate every ninety days"
+
+
+def by_equation(first, second, p):
+    """Equation 32 of Webber et al. as it is printed, for rankings without ties."""
+    short, long = sorted((first, second), key=len)
+    s, l = len(short), len(long)  # noqa: E741
+    x = [len({*short[:d]} & {*long[:d]}) for d in range(l + 1)]
+    whole = sum(x[d] / d * p**d for d in range(1, l + 1))
+    whole += sum(x[s] * (d - s) / (s * d) * p**d for d in range(s + 1, l + 1))
+    return (1 - p) / p * whole + ((x[l] - x[s]) / l + x[s] / s) * p**l
+
+
+@table("first, second, overlap")
+def test_overlap_is_the_number_worked_by_hand(first, second, overlap):
+    assert rank_biased_overlap(first.split(), second.split()) == pytest.approx(overlap, abs=1e-9)
+
+
+@given(RANKINGS.filter(bool), RANKINGS.filter(bool), st.floats(0.05, 0.98))
+def test_overlap_without_ties_is_the_equation_of_the_paper(first, second, p):
+    found = rank_biased_overlap(first, second, p)
+    assert found == pytest.approx(by_equation(first, second, p))
+    assert found == pytest.approx(rank_biased_overlap(second, first, p))
+    assert -1e-9 <= found <= 1 + 1e-9
+    assert math.isclose(found, 0, abs_tol=1e-12) == (not {*first} & {*second})
+
+
+@given(RANKINGS, st.data())
+def test_the_order_within_a_tie_does_not_matter_and_equal_rankings_overlap_wholly(names, data):
+    cuts = sorted(data.draw(st.sets(st.integers(1, 11))))
+    groups = [names[a:b] for a, b in zip([0, *cuts], [*cuts, 12], strict=True)]
+    other = [data.draw(st.permutations(group)) for group in groups]
+    assert rank_biased_overlap(groups, other) == pytest.approx(1)
+    assert rank_biased_overlap(groups, names[::-1]) == pytest.approx(
+        rank_biased_overlap(other, names[::-1])
+    )
+
+
+@table("scores, churn, verdict, reason", inner=list)
+def test_the_verdict_follows_labels_then_the_limit(scores, churn, verdict, reason):
+    changed, size, same = scores
+    found = decide(np.array([size] * changed + [0.0] * same), churn)
+    assert found[0] == verdict
+    assert reason in found[1]
+
+
+def asked(queries, *tables):
+    backends = [TableBackend(f"s{n}", lists) for n, lists in enumerate(tables)]
+    return run_backends(backends, queries, dataset="books", repeats=0)
+
+
+def test_lost_answers_and_moved_lists_are_named_with_their_ranks(tmp_path):
+    queries = golden(*(question(n) for n in range(30)), question(30, expected=[], kind=None))
+    wrong = [f"{n}.md" for n in range(10)]
+    old = {f"q{n}": ["right.md", "wrong.md"] for n in range(31)}
+    before, now = asked(queries, old, old | {"q3": [*wrong, "right.md"], "q30": ["wrong.md"]})
+    found = compare_replay(before, now, queries, changed={"version": ("1", "2")})
+    assert (found.verdict, found.moved[0].query.id) == ("PASS", "q3")
+    assert found.moved[0].documents == (("right.md", 1, 11),)
+    assert [(one.query.id, one.lost) for one in found.moved if one.lost] == [
+        ("q3", [("right.md", 1, 11)]),
+        ("q30", [("right.md", 1, None)]),  # the first three stand for labels
+    ]
+    assert found.churn == pytest.approx(sum(one.churn for one in found.moved) / 31)
+    assert sum(one.churn > 0 for one in found.moved) == 2
+    file = tmp_path / "lists.json"
+    write_snapshot(Snapshot(queries, before, {"version": "1"}), file)
+    read = read_snapshot(file)
+    assert [*read.golden] == [*queries]
+    assert read.run == before
+    assert read.about == {"version": "1"}
+    assert compare_replay(read.run, now, read.golden).moved == found.moved
+
+
+def test_a_file_keeps_scores_copies_and_the_words_of_three_hits(tmp_path):
+    hits = [
+        RankedHit("a", 0.0, "x  " * 900, "lines 1–2", also_in=(RankedHit("b", 0.0),)),
+        *(RankedHit(name, 0.0, f"words of {name}") for name in "cde"),
+    ]
+    same = [{"path": "a", "grade": 1}, {"path": "b", "grade": 1}]
+    queries, file = golden(question(1, expected=same)), tmp_path / "lists.json"
+    (run,) = asked(queries, {"q1": hits})
+    write_snapshot(Snapshot(queries, run, {}), file)
+    read = read_snapshot(file)
+    answer = read.run.outcomes["q1"].answer
+    assert tied_documents(answer) == tied_documents(run.outcomes["q1"].answer) == [[*"abcde"]]
+    assert {path: len(words) for (_, path), words in read.quotes.items()} == {
+        "a": 200, "c": 10, "d": 10,
+    }  # fmt: skip
+    assert answer.hits[0].location == "lines 1–2"
+
+
+@table("text")
+def test_another_file_is_refused(tmp_path, text):
+    (tmp_path / "odd.json").write_text(text)
+    with pytest.raises(GoldenSetError, match="odd"):
+        read_snapshot(tmp_path / "odd.json")
+
+
+@table("old, other, path, words")
+def test_a_label_follows_its_words(tmp_path, old, other, path, words):
+    texts = {"old.md": old, "new.md": other, "third.md": "Bread."}
+    files = {f"docs/{name}": text for name, text in texts.items() if text}
+    query = question(1, expected=[{"path": "old.md", "grade": 2, "span": SPAN}])
+    with open_store(files, tmp_path) as library:
+        drift = find_drift(GoldenSet("set", (query,)), library.database, "docs")
+        gone = question(2, expected=[{"path": "gone.md"}], kind=None)
+        quoted = {("q2", "gone.md"): "Bread."}
+        (renamed,) = find_drift(GoldenSet("set", (gone,)), library.database, "docs", quoted)
+    (label,) = follow_drift([query], drift)[0].expected
+    assert bool(drift) == bool(path)
+    assert (label.path, label.span.text) == ((path, words) if words else ("old.md", SPAN))
+    if path == "lost":
+        assert str(drift[0]).endswith("is not in one place: label it again")
+    assert follow_drift([gone], [renamed])[0].relevant == {"third.md": 1}
