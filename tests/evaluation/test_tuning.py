@@ -135,8 +135,11 @@ def test_where_the_words_are_noise_the_search_is_tuned_to_meaning_only(library, 
 
 @pytest.mark.slow
 def test_nothing_better_and_too_slow_both_keep_what_there_is(library):
-    service = Searcher(library)
-    tuned = tuning.tune(service, asked(), "zoo", keep=["rerank_enabled"], slower_by=1000.0)
+    parts = SearchParts(library, make_reranker=lambda: ScriptedReranker(0.5))
+    service = Searcher(library, parts)
+    tuned = tuning.tune(service, asked(), "zoo", slower_by=1000.0)
+    reranked = {dict(one.setting).get("rerank_candidates") for one in tuned.tried}
+    assert {10, 20} <= reranked
     assert not tuned.is_adopted
     assert (tuned.chosen, tuned.gain.difference, tuning.needed_for(tuned)) == ((), 0.0, None)
     assert tuning.tuning_verdict(tuned).startswith("Keep what you have, nothing is better")

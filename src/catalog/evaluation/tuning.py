@@ -254,6 +254,7 @@ class Trial:
         self.golden, self.dataset = GoldenSet(golden.name, golden.answerable), dataset
         self._service, self._parts = service, RecordedParts(service.parts)
         self.scores: dict[Setting, Floats] = {}
+        self.times: dict[int, Timing] = {}  # by the number of passages that are reranked
         with database.read() as connection:
             names = Names(connection, dataset)
             self._names: Any = {"documents": [*names.paths], "folders": names.folders}
@@ -308,6 +309,7 @@ class Trial:
                 note = f"reranking {count} passages or more was not tried: {told}"
                 break
             kept.append(count)
+            self.times[count] = then
         left = [one for one in options if one.get("rerank_candidates", 0) in kept]
         return {**groups, "rerank": left}, note
 
@@ -315,7 +317,8 @@ class Trial:
         """Return the best setting tried of each way to fuse, and of each number reranked."""
         best: dict[object, Setting] = {}
         for one in sorted(self.scores, key=lambda setting: self.scores[setting].mean()):
-            kind = (dict(one).get(name) for name in ("fusion_mode", "rerank_candidates"))
+            names = ("fusion_mode", "rerank_enabled", "rerank_candidates")
+            kind = (dict(one).get(name) for name in names)
             best[*kind, *(dict(one).get(name) == 0 for name in _ONLY)] = one
         return list(best.values())
 
@@ -364,8 +367,14 @@ def tune(
     left_out = cross_validate(trial.score, tried, n)
     recorded = [trial.ask(one) for one in ((), chosen)]
     shown: list[Setting] = [(), chosen]
-    shown += [one for one in trial.best_of_each() if one not in shown]
-    runs = trial.measure(shown, TIMED, 2)
+    others = [one for one in trial.best_of_each() if one not in shown]
+    shown += [one for one in others if "rerank_candidates" not in dict(one)]
+    runs = trial.measure(shown, TIMED, 1)
+    times = [*map(times_of, runs)]
+    for one in others:  # a reranker takes long: it was timed before
+        if one not in shown and (then := trial.times.get(dict(one)["rerank_candidates"])):
+            shown.append(one)
+            times.append(then)
     notes = [note] if note else []
     for kept, run in zip(recorded, runs, strict=False):
         if moved := [one for one in run.outcomes if run.documents(one) != kept.documents(one)]:
@@ -387,8 +396,8 @@ def tune(
         paired_test(trial.score(()), left_out),
         left_out - trial.score(()),
         comparison,
-        [Tried(*one) for one in zip(shown, means, map(times_of, runs), strict=True)],
-        limit(times_of(runs[0])),
+        [Tried(*one) for one in zip(shown, means, times, strict=True)],
+        limit(times[0]),
         len(trial.scores),
         corpus,
     )
