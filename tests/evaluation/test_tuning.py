@@ -141,7 +141,7 @@ def test_nothing_better_and_too_slow_both_keep_what_there_is(library):
     reranked = {dict(one.setting).get("rerank_candidates") for one in tuned.tried}
     assert {10, 20} <= reranked
     assert not tuned.is_adopted
-    assert (tuned.chosen, tuned.gain.difference, tuning.needed_for(tuned)) == ((), 0.0, None)
+    assert (tuned.chosen, tuned.gain.difference, tuned.needed) == ((), 0.0, 0)
     assert tuning.tuning_verdict(tuned).startswith("Keep what you have, nothing is better")
     tuned = tuning.tune(service, NOISE, "zoo", budget_ms=0.0)
     assert (tuned.is_shown, tuned.is_adopted) == (True, False)

@@ -70,10 +70,9 @@ def write_report(
     *,
     created: datetime,
     gates: Sequence[GateResult] = (),
-    trade: Sequence[tuple[str, float, float]] = (),
 ) -> None:
     """Write the report in one step; raise :class:`GoldenSetError` if that fails."""
-    write_whole(path, render_report(comparison, created=created, gates=gates, trade=trade))
+    write_whole(path, render_report(comparison, created=created, gates=gates))
 
 
 def write_systems_report(systems: SystemsComparison, path: Path, *, created: datetime) -> None:

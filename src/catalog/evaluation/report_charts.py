@@ -134,11 +134,11 @@ def trade_chart(points: Sequence[tuple[str, float, float]]) -> View:
 
     The first is the present setting, the second the chosen one.
     """
-    times = [math.log10(ms) for _, _, ms in points]
-    low, high = min(times) - 0.05, max(times) + 0.05
-    means = [mean for _, mean, _ in points]
+    _, means, times = zip(*points, strict=True)
+    low, high = math.log10(min(times)) - 0.05, math.log10(max(times)) + 0.05
     least, most = min(means) - 0.01, max(means) + 0.01
     round_ms = [factor * 10.0**power for power in range(-2, 6) for factor in (1, 2, 5)]
+    ticks = [ms for ms in round_ms if low <= math.log10(ms) <= high]
     return {
         "points": [
             {
@@ -150,11 +150,7 @@ def trade_chart(points: Sequence[tuple[str, float, float]]) -> View:
             }
             for place, (name, mean, ms) in sorted(enumerate(points), key=lambda one: one[1][2])
         ],
-        "ticks": [
-            (_position(math.log10(ms), low, high), format_ms(ms))
-            for ms in round_ms
-            if low <= math.log10(ms) <= high
-        ],
+        "ticks": [(_position(math.log10(ms), low, high), format_ms(ms)) for ms in ticks],
         "top": format_score(most),
         "bottom": format_score(least),
     }

@@ -41,8 +41,9 @@ from catalog.evaluation.golden import (
     find_allowed_documents,
     find_label_warnings,
 )
+from catalog.evaluation.golden_files import write_whole
 from catalog.evaluation.metrics import PRIMARY, Timing, score_run, timing
-from catalog.evaluation.report import write_report
+from catalog.evaluation.report import render_report
 from catalog.evaluation.report_text import format_ms
 from catalog.evaluation.run_records import corpus_digest
 from catalog.evaluation.runs import BackendRun, run_backends
@@ -208,15 +209,14 @@ class Tried(NamedTuple):
 class Tuning:
     """What was chosen, what it gains on questions left out, and whether to adopt it.
 
-    ``gain`` tests the settings chosen without a question against the current ones, and has the
-    ``differences`` by question. ``comparison`` is
-    of the chosen setting on all questions, which it was chosen on. ``tried`` has the current
-    setting, the chosen one, then the best of each kind, out of ``count``; ``corpus`` is a hash of
-    the documents.
+    ``gain`` tests the settings chosen without a question against the current ones; about ``needed``
+    more questions could show it (0: none is seen). ``comparison`` is of the chosen setting on all
+    questions. ``tried`` has the current setting, the chosen one, then the best of each kind, out of
+    ``count``; ``corpus`` is a hash of the documents.
     """
 
     gain: PairedTest
-    differences: Floats
+    needed: int
     comparison: PipelineComparison
     tried: Sequence[Tried]
     limit_ms: float
@@ -391,10 +391,14 @@ def tune(
     )
     if corpus_digest(database, dataset) != corpus:
         raise StoreBusyError(f"{dataset!r} changed meanwhile: tune again after updates")
+    gain, needed = paired_test(trial.score(()), left_out), 0
+    if gain.difference > 0 and decide_outcome(gain) != "better":
+        power = power_of(left_out - trial.score(()), [gain.difference])
+        needed = max(1, power.needed[gain.difference][0] - n)
     means = (float(trial.score(one).mean()) for one in shown)
     return Tuning(
-        paired_test(trial.score(()), left_out),
-        left_out - trial.score(()),
+        gain,
+        needed,
         comparison,
         [Tried(*one) for one in zip(shown, means, times, strict=True)],
         limit(times[0]),
@@ -439,18 +443,10 @@ def tuning_verdict(tuning: Tuning) -> str:
         return f"Keep what you have, nothing is better on all questions: {size}."
     if tuning.is_shown:
         return f"Keep what you have, {name} takes over {format_ms(tuning.limit_ms)}: {size}."
-    needed = needed_for(tuning)
-    more = "" if needed is None else f"; about {needed:,} more labelled questions could decide"
+    more = (
+        f"; about {tuning.needed:,} more labelled questions could decide" if tuning.needed else ""
+    )
     return f"Keep what you have, no gain of {name} is shown: {size}{more}."
-
-
-def needed_for(tuning: Tuning) -> int | None:
-    """Return how many more questions could show the gain seen; ``None`` without a gain."""
-    seen = tuning.gain.difference
-    if seen <= 0 or tuning.is_shown:
-        return None
-    power = power_of(tuning.differences, [seen])
-    return max(1, power.needed[seen][0] - power.n)
 
 
 def write_tuning(tuning: Tuning, path: Path, *, created: datetime) -> None:
@@ -458,7 +454,7 @@ def write_tuning(tuning: Tuning, path: Path, *, created: datetime) -> None:
     outcome: Outcome = "better" if tuning.is_adopted else "no difference"
     judged = replace(tuning.comparison, verdict=tuning_verdict(tuning), outcome=outcome)
     trade = [(name_setting(one), mean, times.p95) for one, mean, times in tuning.tried]
-    write_report(judged, path, created=created, trade=trade)
+    write_whole(path, render_report(judged, created=created, trade=trade))
 
 
 def tuning_lines(tuning: Tuning) -> Iterator[str]:
@@ -491,7 +487,7 @@ def tuning_dict(tuning: Tuning) -> dict[str, Any]:
             "interval": [round(gain.interval.low, 4), round(gain.interval.high, 4)],
             "p95_ms": [round(one.times.p95, 1) for one in tuning.tried[:2]],
         },
-        "needed": needed_for(tuning),
+        "needed": tuning.needed,
         "limit_ms": tuning.limit_ms,
         "warnings": list(compared.warnings),
         "tried": [

@@ -195,15 +195,9 @@ def tune(
 
     library, queries = _own_library("tune"), read_golden(Path(golden))
     with TerminalProgress("") if show_progress else nullcontext() as progress:
-        return run(
-            shared_service(),
-            queries,
-            library.chosen_dataset(dataset),
-            budget_ms=budget_ms,
-            slower_by=slower_by,
-            keep=tuple(keep),
-            progress=progress,
-        )
+        options: Any = {"slower_by": slower_by, "keep": tuple(keep), "progress": progress}
+        name = library.chosen_dataset(dataset)
+        return run(shared_service(), queries, name, budget_ms=budget_ms, **options)
 
 
 def remove(dataset: str, doc: str | None = None) -> Removal:
