@@ -69,10 +69,18 @@ def rank_biased_overlap(
         return float(not any(ranks))
     short, long = sorted(ranks, key=len)
     total = agreement = at_end_of_short = 0.0
+    seen: tuple[set[str], set[str]] = (set(), set())
+    at_rank: dict[int, list[tuple[int, str]]] = {}
+    for side, one in enumerate((short, long)):
+        for name, rank in one.items():
+            at_rank.setdefault(rank, []).append((side, name))
+    shared = 0
     for depth in range(1, len(long) + 1):
-        seen = [{name for name, rank in one.items() if rank <= depth} for one in (short, long)]
+        for side, name in at_rank.get(depth, ()):
+            seen[side].add(name)
+            shared += name in seen[1 - side]
         beyond = max(0, depth - len(short))
-        overlap = len(seen[0] & seen[1]) + at_end_of_short * beyond
+        overlap = shared + at_end_of_short * beyond
         agreement = 2 * overlap / (len(seen[0]) + beyond + len(seen[1]))
         if depth <= len(short):
             at_end_of_short = agreement

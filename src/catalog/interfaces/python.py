@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.core.results import CatalogPage
     from catalog.evaluation.comparison import PipelineComparison, SystemsComparison
     from catalog.evaluation.losses import Loss
+    from catalog.evaluation.replay import Replay
     from catalog.evaluation.tuning import Tuning
     from catalog.library.get import DocumentLines
     from catalog.library.library import Library
@@ -198,6 +199,49 @@ def tune(
         options: Any = {"slower_by": slower_by, "keep": tuple(keep), "progress": progress}
         name = library.chosen_dataset(dataset)
         return run(shared_service(), queries, name, budget_ms=budget_ms, **options)
+
+
+def replay(
+    *,
+    save: str | PathLike[str] | None = None,
+    before: str | PathLike[str] | None = None,
+    golden: str | PathLike[str] | None = None,
+    dataset: str | None = None,
+    backend: str = "v2",
+    moved: float = 0.1,
+    margin: float = 0.05,
+) -> Replay | None:
+    """Save the lists of labelled or logged questions, or ask those of a file ``before`` again.
+
+    Like ``catalog replay --save`` and ``--from``. With ``save`` it returns ``None``. The result has
+    a ``verdict``, ``PASS``, ``FAIL`` or ``HOLD``, its ``reason``, and the questions that ``moved``.
+
+    Examples:
+        >>> from catalog.search_v2 import replay
+        >>> replay(save="before.json", golden="questions.jsonl", dataset="notes")
+        >>> replay(before="before.json").verdict
+        'PASS'
+    """
+    from catalog.evaluation import replay as replays
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.interfaces.cli.decide import Replaying
+
+    if (save is None) == (before is None):
+        raise InputError("give either save or before")
+    library = _own_library("replay")
+    earlier = None if before is None else replays.read_snapshot(Path(before))
+    name = library.chosen_dataset(dataset or (earlier.run.dataset if earlier else None))
+    if golden is not None:
+        queries = read_golden(Path(golden))
+    elif earlier is not None:
+        queries = earlier.golden
+    else:
+        queries, _ = replays.read_logged(library.database, name)
+    top_k = earlier.run.top_k if earlier else 100
+    job = Replaying(library, name, queries, backend, top_k, is_shown=False)
+    if save is not None:
+        replays.write_snapshot(job.snapshot(), Path(save))
+    return None if earlier is None else job.compare(earlier, moved, margin)
 
 
 def remove(dataset: str, doc: str | None = None) -> Removal:

@@ -1,8 +1,7 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, with settings ``IDX_RAG_V2__*``.
 
-One import for all of it: the verbs as functions (``index``, ``search``, ``ask``, ``get``,
-``browse``, ``compare``, ``why``, ``remove``, ``generate``) and every LlamaIndex part. A name is
-loaded when it is first used, from its own room, also where that is above this one.
+One import for all: the verbs as functions (``index``, ``search``, ``ask``, ``compare`` …) and every
+LlamaIndex part. A name is loaded when it is first used, also where its room is above this one.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
     from catalog.interfaces.python import get as get
     from catalog.interfaces.python import index as index
     from catalog.interfaces.python import remove as remove
+    from catalog.interfaces.python import replay as replay
     from catalog.interfaces.python import tune as tune
     from catalog.interfaces.python import why as why
     from catalog.search_v2.collections import CollectionRetriever as CollectionRetriever
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _NAMES, public by t
 _NAMES = {
     "answers.answering": "ask",
     "answers.generating": "generate",
-    "interfaces.python": "browse compare get index remove tune why",
+    "interfaces.python": "browse compare get index remove replay tune why",
     "search_v2.collections": "CollectionRetriever CollectionSearch",
     "search_v2.ingestion": "ChunkSplitter DatasetVectorStore IngestionPipelineBuilderV2",
     "search_v2.ingestion_places": "EmbeddingPrefixTransform",
@@ -101,8 +101,7 @@ def __getattr__(name: str) -> Any:
     """Load the LlamaIndex parts, and answers, at their first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    part = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = part
+    part = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return part
 
 

@@ -242,6 +242,7 @@ class Replaying(NamedTuple):
     queries: GoldenSet
     backend: str
     top_k: int
+    is_shown: bool = True
 
     def snapshot(self) -> Snapshot:
         """Ask the questions, and return their lists with what they came of."""
@@ -299,4 +300,5 @@ class Replaying(NamedTuple):
         )
 
     def _measurement(self) -> Measurement:
-        return Measurement(self.library, self.dataset, self.queries, self.top_k, 0)
+        of = (self.library, self.dataset, self.queries, self.top_k)
+        return Measurement(*of, repeats=0, is_shown=self.is_shown)
