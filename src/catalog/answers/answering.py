@@ -26,6 +26,7 @@ from catalog.answers.listing import answer_listing, read_listing
 from catalog.core.agents import Agent, read_agent, with_agent
 from catalog.core.answers import (
     MAY_NOT_ANSWER,
+    NOT_QUOTED,
     Abstained,
     Answer,
     AnswerEvent,
@@ -60,6 +61,7 @@ CUT = "the model repeated itself, or wrote as much as IDX_LLM__MAX_TOKENS allows
 MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
 _CERTAINTIES: tuple[Certainty | None, ...] = (None, "possible", "likely")  # of a level
+_LEADS: dict[Certainty | None, str] = {"possible": MAY_NOT_ANSWER}
 _QUICK = 2.0  # seconds that a judge has whom nobody asked for
 _SLOW: set[str] = set()  # models that take longer
 
@@ -212,7 +214,11 @@ def _events(
         else:
             certainty = _CERTAINTIES[levels[1]]
             sources = Sources(results, settings.answers.citations)
-            extracted = _led(tuple(map(sources.cite, extracted)), certainty)
+            cited = tuple(map(sources.cite, extracted))
+            answer = replace(answer, sentences=cited, citations=sources.of(cited), model=None)
+            lacking = ", ".join(find_missing(asked, cited_parts(answer)))
+            lead = lacking and NOT_QUOTED.format(lacking)
+            extracted = _led(cited, _LEADS.get(certainty, lead))
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
             notes = [written]
             if conflict is not None:
@@ -220,10 +226,10 @@ def _events(
                     "".join(one.cited_as) or f"[{one.citations[0]}]" for one in extracted[:2]
                 )
                 notes.append(f"{one} and {other} say different things: {conflict[1]}")
-            answer = replace(answer, sentences=extracted, citations=sources.of(extracted))
-            answer = replace(answer, notes=tuple(notes), certainty=certainty, model=None)
+            answer = replace(answer, sentences=extracted, notes=tuple(notes), certainty=certainty)
     missing = find_missing(asked, cited_parts(answer)) if answer.citations else ()
     left = ", ".join(word for word in missing if word not in absent)
+    left = "" if NOT_QUOTED.format(left) in answer.text else left
     notes = [f'no document mentions "{word}"' for word in absent]
     notes += [*results.notes, *answer.notes, *([f"not in the quoted text: {left}"] if left else [])]
     if verdict is not None and verdict.missing:  # of its text, no word but the question's
@@ -318,18 +324,16 @@ def _write(
         return f"{why}; sentences of the documents are shown instead"
     notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += [CUT] if draft.is_cut else []
-    sentences = _led(tuple(map(sources.cite, draft.sentences)), answer.certainty)
+    sentences = _led(tuple(map(sources.cite, draft.sentences)), _LEADS.get(answer.certainty, ""))
     cited = sources.of(sentences)
     return replace(answer, sentences=sentences, citations=cited, notes=tuple(notes))
 
 
-def _led(
-    sentences: tuple[AnswerSentence, ...], certainty: Certainty | None
-) -> tuple[AnswerSentence, ...]:
-    """Return the sentences, the first one led in by a doubt if they only may answer."""
-    if certainty != "possible" or not sentences:
+def _led(sentences: tuple[AnswerSentence, ...], lead: str) -> tuple[AnswerSentence, ...]:
+    """Return the sentences, the first one led in by what makes the reply doubtful."""
+    if not lead or not sentences:
         return sentences
-    return (sentences[0].model_copy(update={"breaks": MAY_NOT_ANSWER}), *sentences[1:])
+    return (sentences[0].model_copy(update={"breaks": lead}), *sentences[1:])
 
 
 def _as_events(
@@ -341,7 +345,7 @@ def _as_events(
         except StopIteration as ended:
             draft: Draft = ended.value
             return draft
-        [cited] = _led((sources.cite(sentence),), certainty)
+        [cited] = _led((sources.cite(sentence),), _LEADS.get(certainty, ""))
         certainty = None  # of those that follow
         yield AnswerEvent("sentence", sentence=cited)
 

@@ -22,6 +22,7 @@ from catalog.core.results import (
 
 EventKind = Literal["results", "sentence", "answer"]
 MAY_NOT_ANSWER = "These documents may not answer it. Closest:\n"
+NOT_QUOTED = "Not in the quoted text: {}.\n"
 _NUMBER = re.compile(r"\[(\d+)\]")  # a document's own, which is no mark of the answer
 
 
@@ -49,10 +50,10 @@ class AnswerCitation(Frozen):
 class AnswerSentence(Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
-    ``reasons`` say why its sources do not support it. ``breaks`` is the white space before it, or
-    :data:`MAY_NOT_ANSWER`. ``context`` is what it depends on in its document: a heading, the
-    lead-in of a list, or the question that it answers. ``span`` is where a quoted sentence stands
-    in its passage.
+    ``reasons`` say why its sources do not support it. ``breaks`` is the white space before it,
+    :data:`MAY_NOT_ANSWER` or :data:`NOT_QUOTED`. ``context`` is what it depends on in its document:
+    a heading, the lead-in of a list, or the question that it answers. ``span`` is where a quoted
+    sentence stands in its passage.
     """
 
     text: str
