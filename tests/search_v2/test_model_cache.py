@@ -6,9 +6,8 @@ import pytest
 
 from builders import make_database
 from catalog.library.indexing import Indexer
-from catalog.retrieval.parts import ModelCache
 from catalog.store import Database
-from catalog.store.llm_cache import CacheEntry
+from catalog.store.llm_cache import CacheEntry, ModelCache
 from small_documents import NOTES
 from stores import open_store
 

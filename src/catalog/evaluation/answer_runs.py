@@ -31,10 +31,9 @@ from catalog.evaluation.significance import mean_interval
 from catalog.evaluation.summary import run_dict
 from catalog.ingest.sync_report import Progress
 from catalog.llm import LanguageModel
-from catalog.retrieval.parts import ModelCache
 from catalog.store import llm_cache
 from catalog.store.eval_runs import EvalRun
-from catalog.store.llm_cache import CacheEntry, cache_key
+from catalog.store.llm_cache import CacheEntry, ModelCache, cache_key
 from catalog.store.manifest import read_dataset_settings
 
 if TYPE_CHECKING:

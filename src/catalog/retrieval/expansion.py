@@ -27,7 +27,7 @@ from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.core.settings import RAGv2Settings
-    from catalog.retrieval.parts import ModelCache
+    from catalog.store.llm_cache import ModelCache
 
 PROMPT = """\
 Rewrite a search query so that a search engine finds passages that word it differently.

@@ -6,12 +6,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from catalog.core.errors import ConfigError, StageFailedError, StoreError
+from catalog.core.errors import ConfigError, StageFailedError
 from catalog.core.kept import LRUCache
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
@@ -20,8 +20,7 @@ from catalog.core.settings.loading import needs_rebuild, with_section
 from catalog.library.library import Library
 from catalog.retrieval.fusion import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
-from catalog.store import Database, llm_cache
-from catalog.store.llm_cache import CacheEntry, Kind
+from catalog.store.llm_cache import ModelCache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -211,41 +210,6 @@ class SearchParts:
             threads=embedding.threads,
             offline=embedding.offline,
         )
-
-
-class ModelCache:
-    """A cache of a model's answers in the store; safe to share between threads.
-
-    An answer expires ``lifetime`` seconds after it was saved; 0 turns the cache off. If the store
-    is busy, nothing is written.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        kind: Kind,
-        lifetime: int,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._database, self._kind, self._lifetime, self._clock = database, kind, lifetime, clock
-
-    def get(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the cached values as JSON, by key; leave out keys that are missing or expired."""
-        if self._lifetime <= 0:
-            return {}
-        with self._database.read() as connection:
-            found = llm_cache.load(connection, keys, after=self._clock() - self._lifetime)
-        return {key: value for key, (value, _) in found.items()}
-
-    def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
-        """Cache answers of ``model``, and drop expired ones of this kind."""
-        if self._lifetime <= 0 or not entries:
-            return
-        now = self._clock()
-        with suppress(StoreError), self._database.write(wait=False) as connection:
-            llm_cache.clear(connection, self._kind, before=now - self._lifetime)
-            llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
 
 
 class QueryVectors:

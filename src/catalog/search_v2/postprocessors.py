@@ -26,9 +26,9 @@ from catalog.search_v2.nodes import PassagePostprocessor
 from catalog.store.restriction import Restriction
 
 if TYPE_CHECKING:
-    from catalog.retrieval.parts import ModelCache
     from catalog.retrieval.rerank import Reranker
     from catalog.store import Database
+    from catalog.store.llm_cache import ModelCache
 
 _log = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)

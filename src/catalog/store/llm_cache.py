@@ -6,14 +6,18 @@ chunk has that text any more. Every entry expires.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from sqlalchemy import Connection, delete, select
 
+from catalog.core.errors import StoreError
 from catalog.core.ids import sha256_hex
+from catalog.store.database import Database
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
 from catalog.store.sql_forms import put_rows
@@ -75,3 +79,38 @@ def clear(connection: Connection, kind: Kind, *, before: float = inf) -> int:
     """Drop all entries of a kind, or those created until then; return the number dropped."""
     old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
     return connection.execute(delete(llm_cache).where(*old)).rowcount
+
+
+class ModelCache:
+    """A cache of a model's answers in the store; safe to share between threads.
+
+    An answer expires ``lifetime`` seconds after it was saved; 0 turns the cache off. If the store
+    is busy, nothing is written.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kind: Kind,
+        lifetime: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database, self._kind, self._lifetime, self._clock = database, kind, lifetime, clock
+
+    def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the cached values as JSON, by key; leave out keys that are missing or expired."""
+        if self._lifetime <= 0:
+            return {}
+        with self._database.read() as connection:
+            found = load(connection, keys, after=self._clock() - self._lifetime)
+        return {key: value for key, (value, _) in found.items()}
+
+    def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
+        """Cache answers of ``model``, and drop expired ones of this kind."""
+        if self._lifetime <= 0 or not entries:
+            return
+        now = self._clock()
+        with suppress(StoreError), self._database.write(wait=False) as connection:
+            clear(connection, self._kind, before=now - self._lifetime)
+            save(connection, entries, kind=self._kind, model=model, now=now)

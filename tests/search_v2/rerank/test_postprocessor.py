@@ -6,12 +6,12 @@ import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import RerankError
-from catalog.retrieval.parts import ModelCache
 from catalog.retrieval.rerank.http import HttpReranker
 from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.search_v2.nodes import to_passage
 from catalog.search_v2.postprocessors import RerankPostprocessor
 from catalog.store import Database
+from catalog.store.llm_cache import ModelCache
 from scripted import ScriptedReranker
 from tables import table
 

@@ -124,7 +124,6 @@ def compare(
     Of several candidates each pair is tested; gates compare each candidate with the baseline.
 
     Examples:
-        catalog compare --golden notes.jsonl --report report.html
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
         catalog compare --golden notes.jsonl --candidate v2 --candidate vector
     """

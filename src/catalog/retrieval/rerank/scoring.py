@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from catalog.retrieval.parts import ModelCache
+    from catalog.store.llm_cache import ModelCache
 
 BlendName = Literal["position", "linear", "replace"]
 EXCERPTS_VERSION = "3"  # raise it with every change that lets a model read another part of a text
