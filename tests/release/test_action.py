@@ -152,7 +152,7 @@ def test_the_action_runs_existing_commands(job):
     build, compare = (parse(words) for words in done.calls)
     assert ([*map(str, build["folders"])], build["dataset"]) == (["docs"], "documents")
     assert compare["fail_if"] == ["ndcg@10 worse", "p95_ms > 50"]
-    assert (compare["baseline"], compare["candidate"]) == ("v1", "v2")
+    assert (compare["baseline"], compare["candidate"]) == ("v1", ["v2"])
     assert (compare["top_k"], compare["aa"]) == (20, True)
     assert Path(compare["report"]).parent == Path(done.outputs["report"])
     (measured,) = (parse(words) for words in job(INPUT_COMMAND="eval").calls)

@@ -194,7 +194,6 @@ def replay(
     Examples:
         catalog replay --save before.json --golden notes.jsonl
         catalog replay --from before.json
-        catalog replay --other-home new-home --golden notes.jsonl
     """
     from catalog.core.errors import BackendError
     from catalog.evaluation import replay as replays

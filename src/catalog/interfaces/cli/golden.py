@@ -63,7 +63,6 @@ def check(
     Labels whose words moved or changed are listed; --write changes the file as the list says.
 
     Examples:
-        catalog golden check notes.jsonl
         catalog golden check notes.jsonl -d notes
         catalog golden check notes.jsonl -d notes --write
     """
