@@ -112,7 +112,7 @@ def test_with_a_language_model_expansion_is_a_stage_too(
     (tmp_path / "own_model.py").write_text(OWN_MODEL)
     source = ScriptedSource("lex: badger camel dingo")
     monkeypatch.setenv("IDX_LLM__PROVIDER", "own_model:model")
-    monkeypatch.setattr("catalog.retrieval.expansion.get_source", lambda *_, **__: source)
+    monkeypatch.setattr("catalog.retrieval.expansion.LexVecSource", lambda *_, **__: source)
     code, out, err = catalog(*MEASURE, "--golden", golden, "--json")
     assert code == 0, err
     runs = json.loads(out)["runs"]

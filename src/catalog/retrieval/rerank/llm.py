@@ -26,12 +26,35 @@ _JUDGEMENT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+# That of LlamaIndex's LLMRerank, which models are known to follow.
+PROMPT = """\
+A list of documents is shown below. Each document has a number next to it along with a summary of \
+the document. A question is also provided.
+Respond with the numbers of the documents you should consult to answer the question, in order of \
+relevance, as well as the relevance score. The relevance score is a number from 1-10 based on how \
+relevant you think the document is to the question.
+Do not include any documents that are not relevant to the question.
+Example format:
+Document 1:
+<summary of document 1>
 
-def _prompt() -> str:
-    """Return the prompt of LlamaIndex's LLMRerank, which models are known to follow."""
-    from llama_index.core.prompts import default_prompts
+Document 2:
+<summary of document 2>
 
-    return default_prompts.DEFAULT_CHOICE_SELECT_PROMPT_TMPL
+...
+
+Document 10:
+<summary of document 10>
+
+Question: <question>
+Answer:
+Doc: 9, Relevance: 7
+Doc: 3, Relevance: 4
+Doc: 7, Relevance: 3
+
+Let's try this now:
+
+"""
 
 
 class LLMReranker:
@@ -56,7 +79,7 @@ class LLMReranker:
     @cached_property
     def fingerprint(self) -> str:
         """Return a name for language model, prompt, and how answers are read."""
-        read = (_VERSION, _prompt(), self.batch_size, self._max_tokens)
+        read = (_VERSION, PROMPT, self.batch_size, self._max_tokens)
         return make_fingerprint("llm-rerank", self._llm.identity, *read)
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
@@ -73,7 +96,7 @@ class LLMReranker:
         asked = cut_query(query, CharTokenCounter(), self._max_tokens)
         numbered = enumerate(passages, start=1)
         shown = "\n\n".join(f"Document {number}:\n{passage}" for number, passage in numbered)
-        prompt = _prompt().format(context_str=shown, query_str=asked)
+        prompt = f"{PROMPT}{shown}\nQuestion: {asked}\nAnswer:\n"
         answer = self._calls.call(lambda: complete(self._llm, prompt), self._timeout)
         relevances = parse_answer(answer, len(passages))
         return [relevances.get(number, 0.0) for number in range(1, len(passages) + 1)]
