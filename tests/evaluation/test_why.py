@@ -226,5 +226,10 @@ def test_why_on_the_command_line(command, notes):
     told = json.loads(out)
     assert (told["document"], told["change"]["rank"]) == ("bread.txt", 1)
     assert "keys.md is result 1" in command("why", "ninety days", "--doc", "keys.md")[1]
-    for wrong in (("why", "ninety days"), ("why",), ("why", "--doc", "keys.md")):
-        assert command(*wrong)[0] == 2
+    sought = ("ninety days", "--doc", "keys.md")
+    for wrong in (
+        *(("ninety days",), (), ("--doc", "keys.md"), (*sought, "--baseline", "lexical")),
+        *((*sought, "--candidate", "v2"), (*sought, "--pipeline", "app:x", "--mode", "lexical")),
+        *(("--golden", "q", "--text", "days"), ("--golden", "q", "--candidate", "v2", "-k", "3")),
+    ):
+        assert command("why", *wrong)[0] == 2, wrong

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from catalog.evaluation.replay import Replay, Snapshot
     from catalog.library.library import Library
 
+_OF_SHARES = ("baseline", "candidate_dataset", "candidate_filter")
+_OF_SEARCH = ("mode", "filters", "rerank", "threshold")
+_UNUSED = {  # options of 'why' that the others leave without an effect
+    "document": ("candidate", *_OF_SHARES),
+    "pipeline": ("candidate", *_OF_SHARES, *_OF_SEARCH, "text"),
+    "golden": (*_OF_SHARES, "text", "pipeline"),
+    "shares": (*_OF_SEARCH, "top_k", "text", "pipeline"),
+}
 _NOTHING_KEPT = "nothing was written or changed: the same command begins again"
 
 
@@ -77,6 +85,11 @@ def why(
 
     if (golden is None) == (query is None) or (query is None) != (doc is None):
         raise typer.BadParameter("give either a query and --doc, or --golden")
+    asked_of = "document" if golden is None else "golden" if candidate is None else "shares"
+    asked_of = "pipeline" if asked_of == "document" and pipeline is not None else asked_of
+    if given := [name for name in _UNUSED[asked_of] if _is_given(context, name)]:
+        name = "--" + given[0].replace("filters", "filter").replace("_", "-")
+        raise typer.BadParameter("it has no place with the other options", param_hint=name)
     queries = None if golden is None else read_golden(golden)
     with open_library(context) as library, redirect_stdout(sys.stderr):
         name = library.chosen_dataset(dataset)
@@ -108,6 +121,11 @@ def why(
             second = shares.SearchSetup(candidate, candidate_dataset or name, candidate_filter)
             told = shares.share_out(service, first, second, queries, progress)
     return Printed(shares.share_dict(told), shares.share_lines(told))
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @command
