@@ -285,7 +285,7 @@ def across(parts: SearchParts, path: str) -> Span | None:
         document = find_by_path(connection, "cut", path)
     assert document is not None
     text, end = document.text, first.end_offset
-    return Span(start=max(0, end - 40), end=min(len(text), end + 40))
+    return Span(text=text[max(0, end - 40) : end + 40])
 
 
 def limited_cases(

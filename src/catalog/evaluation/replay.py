@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -112,7 +112,7 @@ def tied_documents(ranking: Ranking | None) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The questions of a replay with their lists; ``about`` says what was asked, and when.
+    """The questions of a replay with their lists; ``about`` has its time, version and source.
 
     ``quotes`` are the first words of the first hits, by question and path.
     """
@@ -199,14 +199,14 @@ def _read_outcome(given: Mapping[str, Any]) -> QueryOutcome:
 
 
 def describe_moment(made_at: str, source: str, corpus: str) -> dict[str, str]:
-    """Return what a snapshot tells about itself."""
+    """Return the time, source, version and documents of a snapshot."""
     return {"made_at": made_at, "version": __version__, "source": source, "corpus": corpus}
 
 
 def read_logged(
     database: Database, dataset: str, *, since: float = 0.0, limit: int = 200
 ) -> tuple[GoldenSet, list[str]]:
-    """Return the last different questions of the log about a dataset, and notes on the others.
+    """Return the last questions of the log about a dataset, each once, and notes on the rest.
 
     Raises :class:`InputError` if no question can be asked again.
     """
@@ -412,8 +412,3 @@ def replay_dict(found: Replay) -> dict[str, Any]:
         "comparison": None if comparison is None else comparison_dict(comparison),
         "drift": [*map(asdict, found.drift)],
     }
-
-
-def named(run: BackendRun, name: str) -> BackendRun:
-    """Return a run with another name: that of its moment, or of its home."""
-    return replace(run, name=name)

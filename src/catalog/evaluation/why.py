@@ -29,6 +29,7 @@ from catalog.core.errors import CatalogError, DocumentNotFoundError
 from catalog.core.filters import And, Condition, parse_filters
 from catalog.core.params import SearchParams
 from catalog.core.scope import Scope
+from catalog.evaluation.golden import with_words
 from catalog.evaluation.losses import STEPS, Change, GoldenLosses, Loss, LossShare, StepRank
 from catalog.evaluation.metrics import overlap
 from catalog.evaluation.significance import bootstrap_interval
@@ -62,8 +63,8 @@ def explain_loss(
     """Return the step of a search that lost a document, or its rank, and a change that helps.
 
     ``document`` is any name that outputs show; with several documents the best one counts. A
-    ``span`` says which part of it answers. A document that the params' role may not see is told
-    like one that does not exist. Raises like a search.
+    ``span`` has the words, or the seconds, that answer. A document that the params' role may not
+    see is reported like one that does not exist. Raises like a search.
 
     >>> explain_loss(parts, SearchParams("rotate keys", top_k=1), "keys.md").step  # doctest: +SKIP
     'top_k'
@@ -90,6 +91,8 @@ def explain_golden(
     searches for each lost document. A query's share of a step is that of its relevant documents.
     """
     losses, found, steps = list[Loss](), list[float](), list[dict[str, float]]()
+    if isinstance(params.dataset, str):
+        golden = with_words(golden, parts.database, params.dataset)
     documents, asked = 0, golden.answerable
     progress.start(len(asked))
     for query in asked:
@@ -219,24 +222,15 @@ class _Case:
                 yield from load_chunks(connection, dataset, here, damaged=[]).values()
 
     def _holds(self, chunk: Chunk, span: Span | None) -> int:
-        """Return whether a passage holds the span whole, a part of it, or nothing (0)."""
+        """Return whether a passage holds the span's words whole, a part of them, or none (0)."""
         if span is None or (span.text and _one_line(span.text) in _one_line(chunk.text)):
             return _WHOLE
-        place, start, end = chunk.locator, span.start, span.end
-        if span.text is not None and start is None:
-            start = self._texts[chunk.source_doc_id].find(span.text)
-            end = start + len(span.text) if start >= 0 else None
-        mine: tuple[Any, Any] = (chunk.start_offset, chunk.end_offset - 1)
-        theirs: tuple[Any, Any] = (start, None if end is None else end - 1)
-        if end is None and span.time_start is not None:
-            mine, theirs = (place.time_start, place.time_end), (span.time_start, span.time_end)
-        elif end is None:
-            mine, theirs = (place.line_start, place.line_end), (span.line_start, span.line_end)
-        if None in mine or None in theirs:
-            return 0
-        if mine[0] <= theirs[0] and theirs[1] <= mine[1]:
-            return _WHOLE
-        return _PART * overlap(mine, theirs)
+        if span.text is None:  # a moment has no words
+            place, wanted = chunk.locator, (span.time_start, span.time_end)
+            return _WHOLE * overlap((place.time_start, place.time_end), wanted)
+        start = self._texts[chunk.source_doc_id].find(span.text)
+        wanted = (start, start + len(span.text) - 1)
+        return _PART * (start >= 0 and overlap((chunk.start_offset, chunk.end_offset - 1), wanted))
 
     @cached_property
     def _texts(self) -> dict[str, str]:
@@ -344,8 +338,7 @@ class _Case:
         request = look.found.request
         here = {word.casefold() for one in self.wanted for word in _words(one.text)}
         shared = [word for word in _words(request.query.text) if word.casefold() in here]
-        known = stop_words("english") | stop_words("german")
-        shared = [word for word in shared if word.casefold() not in known]
+        shared = [word for word in shared if word.casefold() not in _COMMON]
         engine = self.parts.lexical(request.restriction.dataset)
         counts = engine.document_counts(shared)[1] if shared else []
         return next((word for word, count in zip(shared, counts, strict=True) if not count), "")
