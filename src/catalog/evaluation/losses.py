@@ -1,4 +1,4 @@
-"""Documents that a search lost: the step that lost each, told to people and as data."""
+"""Documents that a search lost, each with the step that lost it, as text and as data."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ STEPS: Mapping[str, str] = {
     "token budget": "no room in the token budget",
     "retrieval": "not retrieved",
 }
-"""The steps that can lose a document, in their order, each with how it is told."""
+"""The steps that can lose a document, in their order, each in words."""
 
 
 _LISTED = 50  # lost documents in a text
 
 
 class StepRank(NamedTuple):
-    """The place (from 1) of a document's best passage in what a step left; ``None``: not in it."""
+    """The place (from 1) of a document's best passage in a step's list; ``None``: not in it."""
 
     step: str
     rank: int | None
@@ -72,7 +72,7 @@ class Loss:
 
     @property
     def told(self) -> str:
-        """Return how the step is told, "" if the document was found."""
+        """Return the step in words, "" if the document was found."""
         return STEPS.get(self.step or "", f"lost by {self.step}") if self.step else ""
 
 

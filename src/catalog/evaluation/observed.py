@@ -1,9 +1,9 @@
-"""Why somebody else's search lost a document: as far as its lists, and LlamaIndex's spans, show.
+"""Explain why another search lost a document, from its lists and from LlamaIndex's spans.
 
-The search is asked once, and once deeper. LlamaIndex's retrievers and postprocessors tell what they
-return through the library's own instrumentation, so that the pipeline is not changed. A list from
-any other search shows only whether the document comes later, or not at all; then the search is
-asked for the document's own words, to learn whether it has the document.
+The search is asked once, and once deeper. LlamaIndex's own instrumentation reports the nodes of its
+retrievers and postprocessors, so that the pipeline is not changed. A list from any other search
+shows only that the document comes later, or not at all. In that case the search is asked for the
+document's first words: if these find it, the search has the document.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _METHOD = re.compile(r"\.(?:(a?retrieve)|_?postprocess_nodes)-")  # in the id of
 
 
 class _Call(NamedTuple):
-    """A call of a LlamaIndex part: its class, what it returned, and whether it was given nodes.
+    """A call of a LlamaIndex part: its class, the nodes it returned, and whether it got nodes.
 
-    A retriever without others in it was given none.
+    Postprocessors get nodes, and so do retrievers that call other retrievers.
     """
 
     name: str
@@ -152,7 +152,7 @@ def watching() -> Iterator[list[_Call]]:
 
 
 def _crossing(calls: Sequence[_Call], ranks: Sequence[StepRank]) -> str | None:
-    """Return the part that had the document in what it was given, and left it out at last.
+    """Return the last part that got the document and left it out.
 
     ``ranks`` may have more at their end.
     """

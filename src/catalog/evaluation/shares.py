@@ -1,6 +1,6 @@
-"""Which stages make the difference between two searches: exact Shapley shares that add up.
+"""Share the difference between two searches among their stages, by exact Shapley values.
 
-Each stage of the baseline is swapped for the candidate's, alone and with every set of the others:
+Each stage of the baseline is swapped for the candidate's, alone and with each set of other stages:
 
     share(s) = Σ over sets S without s of  |S|! (n - |S| - 1)! / n! · (score(S + s) - score(S))
 
@@ -62,7 +62,8 @@ _REST = "selection"  # the limit per document, copies, dates, threshold, budget
 class SearchSetup(NamedTuple):
     """One of the two searches: its spec (``v2:name=value,…``, ``lexical``, ``vector``) and more.
 
-    ``dataset`` may be another index of the same documents; ``filters`` apply besides the query's.
+    ``dataset`` may be another index of the same documents. ``filters`` apply in addition to those
+    of the query.
     """
 
     spec: str

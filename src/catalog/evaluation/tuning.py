@@ -3,8 +3,8 @@
 Each engine is asked once for each question, deep; the search itself then tries every setting over
 these lists. Groups of settings are tried one after the other, each on top of the best so far. The
 gain is measured by cross-validation: settings chosen on half of the questions answer the others,
-both ways and for several splits. With ten folds, tests find gains twice as often as they may where
-there are none (``docs/evidence/decisions.md``).
+both ways and for several splits. With ten folds, the test found a gain where there was no
+difference twice as often as it may (``docs/evidence/decisions.md``).
 """
 
 from __future__ import annotations
@@ -101,8 +101,9 @@ _OF_FUSION = frozenset(("fusion_mode", "lexical_weight", "vector_weight", "rrf_k
 class RecordedParts(SearchParts):
     """Parts under other settings whose engines and embedding model are asked once.
 
-    Those made from one another share what was answered. A list is the beginning of a longer one,
-    as is so for exact engines; an approximate one may find others when it is asked for fewer.
+    Parts that are made from such parts share the answers. A list is taken to be the beginning of a
+    longer one. That is true of exact engines; an approximate one may find other passages when it is
+    asked for fewer.
     """
 
     def __init__(self, parts: SearchParts, setting: Setting = ()) -> None:
@@ -468,7 +469,7 @@ def tuning_lines(tuning: Tuning) -> Iterator[str]:
 
 
 def tuning_dict(tuning: Tuning) -> dict[str, Any]:
-    """Return the same as data, with the certificate: what the choice rests on."""
+    """Return the same as data, with the certificate: labels, documents, gain, interval, times."""
     compared, gain = tuning.comparison, tuning.gain
     return {
         "adopted": tuning.is_adopted,
