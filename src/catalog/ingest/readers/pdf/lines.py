@@ -11,15 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from statistics import median
 
 import pypdfium2.raw as pdfium
 from pypdfium2 import PdfPage, PdfTextPage
 
+from catalog.core.documents import Table
 from catalog.core.text import storable
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.pdf import right_to_left as rtl
+from catalog.ingest.readers.tables import make_table, names_columns
 
 _REPLACED: dict[int, str | None] = {
     **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200B, 0x200E, 0x200F, 0x2060)),
@@ -41,6 +43,9 @@ _MAY_BE_MARKED = re.compile(r"[^\W_](?:[^\W_]|[+−-])|[.,;:!?)”\"][^\W_]")
 _SPACED_OUT = re.compile(r"(?:[^\W\d_] ){4,}[^\W\d_]")
 _NUMBERED = re.compile(r"\A(\d{1,4})(?:\s+|$)")
 _MARGIN = 0.1  # part of a page's height at its top and bottom in which running titles stand
+_FEWEST_ROWS, _FEWEST_COLUMNS = 4, 3  # of a table
+_LONGEST_NAME = 40  # of a column
+_MOST_BETWEEN = 3  # lines between the parts of a table on two pages
 
 
 @dataclass(slots=True, eq=False)
@@ -368,3 +373,31 @@ def join_pages(pages: Sequence[Sequence[TextLine]]) -> tuple[str, tuple[int, ...
             parts += [gap * bool(parts), line.text] if line.text else []
             length = line.end
     return "".join(parts), tuple(min(start, length) for start in starts)
+
+
+def find_tables(pages: Sequence[Sequence[TextLine]]) -> Iterator[Table]:
+    """Yield the tables whose first row names the columns, also over several pages.
+
+    A part on a further page has the names of the part before, if it has as many columns.
+    """
+    lines = [(line, page) for page, on_page in enumerate(pages) for line in on_page]
+    names, after, before = list[str](), 0, -1
+    for is_row, block in groupby(lines, lambda one: len(one[0].cells) > 1):
+        rows = list(block)
+        between, after = after, 0 if is_row else len(rows)
+        if not is_row:
+            continue
+        columns, count = Counter(len(line.cells) for line, _ in rows).most_common(1)[0]
+        first = next(at for at, row in enumerate(rows) if len(row[0].cells) == columns)
+        cells = [line.cells for line, _ in rows[first:]]
+        goes_on = rows[0][1] > before >= 0 and between <= _MOST_BETWEEN and columns == len(names)
+        is_table = count >= max(_FEWEST_ROWS, len(cells) / 2) and columns >= _FEWEST_COLUMNS
+        before = rows[-1][1] if is_table else -1
+        if is_table and not goes_on:
+            names = list(cells[0]) if names_columns(cells) and all(map(_is_name, cells[0])) else []
+        if is_table and names:
+            yield from make_table(rows[first][0].start, rows[-1][0].end, [names])
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and any(map(str.isalnum, text))

@@ -28,7 +28,6 @@ from catalog.ingest.readers.metadata import UNREADABLE, normalise
 from catalog.ingest.readers.pdf import lines as layout
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
 from catalog.ingest.readers.pdf.lines import TextLine, body_size, read_lines
-from catalog.ingest.readers.pdf.tables import find_tables
 
 _MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED, _MOST_ATTACHED, _DEEPEST_FILE = 20_000, 9, 20, 1000, 3
 _MOST_PLACES = 50  # of a page that are compared with a bookmark
@@ -110,7 +109,7 @@ class PdfReader:
                 yield replace(
                     ParsedDocument(path, text, title, "pdf", "file", fields, pages=page_starts),
                     headings=tuple(heading for heading in headings if heading.end > heading.start),
-                    tables=tuple(find_tables(pages)),
+                    tables=tuple(layout.find_tables(pages)),
                     places=Places("page"),
                 )
             yield from _read_attached(document, path, fields, limits)
