@@ -16,6 +16,7 @@ from catalog.evaluation.replay import (
     decide,
     rank_biased_overlap,
     read_snapshot,
+    replay_lines,
     tied_documents,
     write_snapshot,
 )
@@ -115,6 +116,28 @@ def test_a_file_keeps_scores_copies_and_the_words_of_three_hits(tmp_path):
         "a": 200, "c": 10, "d": 10,
     }  # fmt: skip
     assert answer.hits[0].location == "lines 1–2"
+
+
+def test_labels_with_spans_keep_their_passages_whole_so_that_span_recall_is_compared(tmp_path):
+    label = {"path": "b", "grade": 1, "span": SPAN}
+    queries = golden(*(question(n, expected=[label]) for n in range(3)))
+    copy = (RankedHit("b", 0.5, text := "x " * 300 + SPAN),)
+    filler = [RankedHit(f"f{n}", 0.5, "filler " * 90, times=(n, n + 1.5)) for n in range(12)]
+    old = [filler[0], RankedHit("a", 0.5, text, also_in=copy), *filler[1:]]
+    new = [*filler[:10], RankedHit("b", 0.5, text)]
+    same = {query.id: old for query in queries}
+    before, now = asked(queries, same, same | {"q1": new})
+    write_snapshot(Snapshot(queries, before, {}), file := tmp_path / "lists.json")
+    read = read_snapshot(file)
+    told = [hit.text for hit in read.run.outcomes["q0"].answer.hits]
+    assert [len(one) for one in told] == [630, *[len(text)] * 1, *[630] * 8, 0, 0, 0]
+    assert read.run.outcomes["q0"].answer.hits[0].times == (0, 1.5)
+    assert {len(words) for words in read.quotes.values()} == {200}
+    by_file, by_run = (compare_replay(one, now, queries) for one in (read.run, before))
+    rows = [{row.metric: row.test for row in it.comparison.metrics} for it in (by_file, by_run)]
+    assert rows[0] == rows[1]
+    assert rows[0]["SR@10"].difference == pytest.approx(-1 / 3)
+    assert "  SR@10 1.000 → 0.667 over 3 with quoted labels" in [*replay_lines(by_file)]
 
 
 @table("text")

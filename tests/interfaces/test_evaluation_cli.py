@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.evaluation import run_records as records
+from catalog.evaluation import measurement
 from catalog.evaluation.backends import V2Backend
 from fakes import WordEncoder
 from stores import open_store
@@ -421,7 +421,7 @@ def test_a_run_with_failures_is_not_reused(catalog, few, monkeypatch):
 
 def test_a_dataset_that_changes_while_it_is_asked_is_not_measured(catalog, few, monkeypatch):
     digests = iter(("before", "after"))
-    monkeypatch.setattr(records, "corpus_digest", lambda *_: next(digests))
+    monkeypatch.setattr(measurement, "corpus_digest", lambda *_: next(digests))
     code, _, err = catalog("eval", "--golden", few, "--mode", "lexical")
     assert code == 1
     assert "changed during the measurement" in err

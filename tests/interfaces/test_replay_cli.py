@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from catalog import search_v2
+from catalog.core.errors import InputError
 from fakes import WordEncoder
 
 NAMES = [f"{first}{last}" for first in ("oak", "elm", "fir", "ash", "yew") for last in "abcdef"]
@@ -74,9 +76,11 @@ def test_two_homes_are_asked_in_turn_and_lists_that_moved_without_labels_hold(ca
     code, out, _ = catalog("replay", "--other-home", "other", "--golden", "some.jsonl")
     assert (code, out.startswith("HOLD: lists moved by 0.")) == (4, True)
     assert "9 labelled questions, it takes 25" in out
-    assert (
-        catalog("replay", "--other-home", "other", "--golden", "some.jsonl", "--moved", "1")[0] == 0
-    )
+    asked = {"golden": "some.jsonl", "dataset": "trees"}
+    assert search_v2.replay(other_home="other", **asked).verdict == "HOLD"
+    assert search_v2.replay(other_home="other", moved=1, **asked).verdict == "PASS"
+    with pytest.raises(InputError, match="give one of"):
+        search_v2.replay(other_home="other", before="before.json")
 
 
 @pytest.mark.slow

@@ -432,19 +432,6 @@ def with_words(golden: GoldenSet, database: Database, dataset: str) -> GoldenSet
     return replace(golden, queries=tuple(changed))
 
 
-def without_spans(golden: GoldenSet) -> GoldenSet:
-    """Return the set with labels of whole documents."""
-    changed = (
-        query.model_copy(
-            update={
-                "expected": tuple(it.model_copy(update={"span": None}) for it in query.expected)
-            }
-        )
-        for query in golden
-    )
-    return replace(golden, queries=tuple(changed))
-
-
 def _words_at(connection: Connection, document: StoredDocument, span: Span) -> str | None:
     """Return the words of a document in a span's characters or lines."""
     if span.end is not None:

@@ -226,6 +226,11 @@ def _first_hits(hits: Sequence[RankedHit], depth: str) -> Sequence[RankedHit]:
     return first
 
 
+def count_span_hits(hits: Sequence[RankedHit]) -> int:
+    """Return how many of the hits, from the first, the span metrics read."""
+    return max(len(_first_hits(hits, name.partition("@")[2])) for name in SPAN_METRICS)
+
+
 def _shows_span(label: Expected, hits: Iterable[RankedHit]) -> bool | None:
     """Return whether these passages contain a label's words, or overlap its times.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -22,16 +23,20 @@ from catalog.core.errors import BlindComparisonError, GoldenSetError, InputError
 from catalog.core.text import counted
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.comparison import PipelineComparison, compare_runs
-from catalog.evaluation.golden import Drift, GoldenQuery, GoldenSet
-from catalog.evaluation.golden_files import read_lines, write_whole
-from catalog.evaluation.metrics import PRIMARY
+from catalog.evaluation.golden import Drift, GoldenQuery, GoldenSet, find_drift
+from catalog.evaluation.golden_files import read_golden, read_lines, write_whole
+from catalog.evaluation.measurement import Measurement
+from catalog.evaluation.metrics import PRIMARY, SPAN_METRICS, count_span_hits, has_spans
 from catalog.evaluation.report_text import shorten
-from catalog.evaluation.run_records import changed_settings
-from catalog.evaluation.runs import Allowed, BackendRun, QueryOutcome
+from catalog.evaluation.run_records import changed_settings, corpus_digest
+from catalog.evaluation.runs import DEFAULT_TOP_K, Allowed, BackendRun, QueryOutcome
 from catalog.evaluation.significance import MIN_QUERIES, Floats, LossBounds, bound_losses
 from catalog.evaluation.summary import comparison_dict
 from catalog.store import Database
 from catalog.store.log_entries import LogEntry, read_entries
+
+if TYPE_CHECKING:
+    from catalog.library.library import Library
 
 Verdict = Literal["PASS", "FAIL", "HOLD"]
 EXIT_CODES: Mapping[Verdict, int] = {"PASS": 0, "FAIL": 3, "HOLD": 4}
@@ -114,25 +119,31 @@ def tied_documents(ranking: Ranking | None) -> list[list[str]]:
 class Snapshot:
     """The questions of a replay with their lists; ``about`` has its time, version and source.
 
-    ``quotes`` are the first words of the first hits, by question and path.
+    ``quotes`` are the first words of the first hits, by question and path; ``notes`` tell what was
+    not asked.
     """
 
     golden: GoldenSet
     run: BackendRun
     about: Mapping[str, Any]
     quotes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def write_snapshot(snapshot: Snapshot, path: Path) -> None:
     """Write a snapshot as one JSON file, in one step; raise :class:`GoldenSetError`.
 
-    Of the first three hits 200 characters are kept, so that one sees later what was there.
+    Of the first three hits 200 characters are kept, so that one sees later what was there. Where
+    labels have spans, the passages that span metrics read are kept whole.
     """
     lists = {}
-    for query, outcome in snapshot.run.outcomes.items():
+    for query in snapshot.golden:
+        outcome = snapshot.run.outcomes[query.id]
         hits = [] if outcome.answer is None else [*outcome.answer.hits]
-        lists[query] = {"error": outcome.error, "hits": [*map(_hit_dict, hits, range(len(hits)))]}
-    told = {
+        whole = count_span_hits(hits) if has_spans(query) else 0
+        told = [_hit_dict(hit, at < whole, at < _QUOTED) for at, hit in enumerate(hits)]
+        lists[query.id] = {"error": outcome.error, "hits": told}
+    data = {
         "form": _FORM,
         **snapshot.about,
         "name": snapshot.run.name,
@@ -145,14 +156,14 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         ],
         "lists": lists,
     }
-    write_whole(path, json.dumps(told, ensure_ascii=False, indent=1, default=str) + "\n")
+    write_whole(path, json.dumps(data, ensure_ascii=False, indent=1, default=str) + "\n")
 
 
-def _hit_dict(hit: RankedHit, rank: int) -> dict[str, Any]:
-    words = " ".join(hit.text.split())[:_QUOTED_CHARS] if rank < _QUOTED else ""
-    also = [one.path for one in hit.also_in]
+def _hit_dict(hit: RankedHit, is_whole: bool, is_quoted: bool) -> dict[str, Any]:
+    words = " ".join(hit.text.split())[:_QUOTED_CHARS] if is_quoted else ""
     told: dict[str, Any] = {"path": hit.path, "score": hit.score, "at": hit.location}
-    told |= {"text": words, "also_in": also}
+    told |= {"text": words, "also_in": [one.path for one in hit.also_in]}
+    told |= {"whole": hit.text, "times": hit.times} if is_whole else {}
     return {name: value for name, value in told.items() if value not in (None, "", [])}
 
 
@@ -185,22 +196,95 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def _read_outcome(given: Mapping[str, Any]) -> QueryOutcome:
-    hits = (
-        RankedHit(
-            one["path"],
-            one.get("score"),
-            location=one.get("at", ""),
-            also_in=tuple(RankedHit(path, one.get("score")) for path in one.get("also_in", ())),
-        )
-        for one in given["hits"]
-    )
+    hits = []
+    for one in given["hits"]:
+        about = {"text": one.get("whole", ""), "times": one.get("times") and (*one["times"],)}
+        also = (RankedHit(path, one.get("score"), **about) for path in one.get("also_in", ()))
+        place = {"location": one.get("at", ""), "also_in": tuple(also)}
+        hits.append(RankedHit(one["path"], one.get("score"), **about, **place))
     error = given["error"]
     return QueryOutcome(None if error else Ranking(tuple(hits)), error=error)
 
 
-def describe_moment(made_at: str, source: str, corpus: str) -> dict[str, str]:
-    """Return the time, source, version and documents of a snapshot."""
-    return {"made_at": made_at, "version": __version__, "source": source, "corpus": corpus}
+def run_replay(
+    library: Library,
+    *,
+    save: Path | None = None,
+    before: Path | None = None,
+    other: Library | None = None,
+    golden: Path | None = None,
+    dataset: str | None = None,
+    backend: str = "v2",
+    since: float = 0.0,
+    limit: int = 200,
+    top_k: int = DEFAULT_TOP_K,
+    moved: float = MOST_MOVED,
+    margin: float = MARGIN,
+    **shown: Any,
+) -> Snapshot | Replay:
+    """Ask questions, and ``save`` their lists or compare: with a file ``before``, or ``other``.
+
+    ``other`` is a second home; both are asked in turn. The questions are those of ``golden``, else
+    of the file, else of the log, ``limit`` of them from the time ``since`` on. ``shown`` are
+    progress and notes, as of :class:`Measurement`. Raises :class:`InputError` unless exactly one of
+    the three is given, and if the file has no list for a question.
+    """
+    if sum(one is not None for one in (save, before, other)) != 1:
+        raise InputError("give one of a file to save, a file from before, and another home")
+    earlier = None if before is None else read_snapshot(before)
+    name = library.chosen_dataset(dataset or (earlier.run.dataset if earlier else None))
+    notes: list[str] = []
+    if golden is not None:
+        queries = read_golden(golden)
+    elif earlier is not None:
+        queries = earlier.golden
+    else:
+        queries, notes = read_logged(library.database, name, since=since, limit=limit)
+    depth = earlier.run.top_k if earlier else top_k
+    job = Measurement(library, name, queries, depth, **shown)
+    changed: dict[str, tuple[object, object]] = {}
+    if other is not None:
+        first, second = job.ask([backend, backend], other)
+        homes = [str(one.settings.home.name) for one in (library, other)]
+        homes = homes if len({*homes}) == 2 else ["first home", "second home"]
+        names = [f"{first.name} of {homes[0]}", f"{second.name} of {homes[1]}"]
+    elif earlier is None:
+        snapshot = take_snapshot(job, backend, notes)
+        write_snapshot(snapshot, save)  # type: ignore[arg-type]
+        return snapshot
+    else:
+        if absent := [query.id for query in queries if query.id not in earlier.run.outcomes]:
+            raise InputError(f"the file has no list for {absent[0]!r}: save again with this set")
+        now = take_snapshot(job, backend)
+        about = {key: (earlier.about.get(key), now.about[key]) for key in ("version", "corpus")}
+        changed = {key: both for key, both in about.items() if both[0] != both[1]}
+        kept = {query.id: earlier.run.outcomes[query.id] for query in queries}
+        first, second = replace(earlier.run, outcomes=kept), now.run
+        names = [f"{first.name} before", f"{second.name} now"]
+    quotes = earlier.quotes if earlier else None
+    return compare_replay(
+        replace(first, name=names[0]),
+        replace(second, name=names[1]),
+        job.with_words,
+        job.allowed,
+        most_moved=moved,
+        margin=margin,
+        changed=changed,
+        drift=find_drift(queries, (other or library).database, name, quotes),
+        notes=notes,
+    )
+
+
+def take_snapshot(job: Measurement, backend: str, notes: Sequence[str] = ()) -> Snapshot:
+    """Ask the questions, and return their lists with time, source, version and documents."""
+    (run,) = job.ask([backend])
+    about = {
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "source": "log" if job.queries.name == "log" else "golden",
+        "corpus": corpus_digest(job.library.database, job.dataset),
+    }
+    return Snapshot(job.queries, run, about, notes=tuple(notes))
 
 
 def read_logged(
@@ -363,6 +447,10 @@ def replay_lines(found: Replay) -> Iterator[str]:
     yield f"{asked}: {same} with the same list, mean churn {found.churn:.3f} (1 − RBO, p = .9)"
     if found.comparison is not None:
         yield found.comparison.verdict
+        for row in found.comparison.metrics:
+            if row.metric in SPAN_METRICS:
+                old, new = row.test.baseline_mean, row.test.candidate_mean
+                yield f"  {row.metric} {old:.3f} → {new:.3f} over {row.test.n} with quoted labels"
         yield from (f"! {warning}" for warning in found.comparison.warnings)
     lost = [(one, document) for one in found.moved for document in one.lost]
     kind = "Answers" if found.comparison is not None else "Documents"

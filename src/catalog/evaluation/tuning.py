@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,13 +34,9 @@ from catalog.core.text import counted
 from catalog.core.user_search import Ranking, to_ranking
 from catalog.evaluation.backends import V2Backend, code_digest
 from catalog.evaluation.comparison import Outcome, PipelineComparison, compare_runs, decide_outcome
-from catalog.evaluation.golden import (
-    GoldenQuery,
-    GoldenSet,
-    find_allowed_documents,
-    find_label_warnings,
-)
+from catalog.evaluation.golden import GoldenQuery, GoldenSet, find_label_warnings
 from catalog.evaluation.golden_files import write_whole
+from catalog.evaluation.measurement import Measurement
 from catalog.evaluation.metrics import PRIMARY, Timing, score_run, timing
 from catalog.evaluation.report import render_report
 from catalog.evaluation.report_text import format_ms
@@ -49,7 +44,6 @@ from catalog.evaluation.run_records import corpus_digest
 from catalog.evaluation.runs import BackendRun, run_backends
 from catalog.evaluation.significance import MIN_QUERIES, Floats, PairedTest, paired_test, power_of
 from catalog.ingest.sync_report import Progress, Silent
-from catalog.library.names import Names
 from catalog.retrieval.parts import QueryVectors, SearchParts
 from catalog.retrieval.search import Searcher, find_passages
 from catalog.store.engines import LexicalEngine, RankedVectors, VectorEngine
@@ -250,16 +244,14 @@ class Trial:
     def __init__(
         self, service: Searcher, golden: GoldenSet, dataset: str, progress: Progress | None = None
     ) -> None:
-        database, self.rag = service.library.database, service.parts.rag
+        self.rag = service.parts.rag
         self.progress: Progress = progress or Silent()
         self.golden, self.dataset = GoldenSet(golden.name, golden.answerable), dataset
         self._service, self._parts = service, RecordedParts(service.parts)
         self.scores: dict[Setting, Floats] = {}
         self.times: dict[int, Timing] = {}  # by the number of passages that are reranked
-        with database.read() as connection:
-            names = Names(connection, dataset)
-            self._names: Any = {"documents": [*names.paths], "folders": names.folders}
-        self._names["allowed"] = partial(find_allowed_documents, database, dataset)
+        job = Measurement(service.library, dataset, golden)
+        self._names: Any = {**job.names, "allowed": job.allowed}
 
     def normal(self, setting: Setting) -> Setting:
         """Return only what differs from the current settings."""

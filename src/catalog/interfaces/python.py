@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from catalog.core.arguments import check_names, parameter_names, takes
 from catalog.core.errors import InputError
 from catalog.core.params import BrowseParams, GetParams, SearchParams
-from catalog.core.settings import get_settings
+from catalog.core.settings import get_settings, load_settings
 from catalog.ingest.sync_report import SyncReport
 from catalog.interfaces.calls import get_lines
-from catalog.interfaces.cli.output import TerminalProgress
+from catalog.interfaces.cli.output import NO_RUN, TerminalProgress, complain
 from catalog.library.browse import DocumentCatalog
 from catalog.library.indexing import Indexer, Removal, RunOptions
+from catalog.library.library import Library
 from catalog.library.names import dataset_name, roles_in_force
 from catalog.models.model_files import require_models
 from catalog.retrieval.shared import shared_service
+from catalog.store.database import require_store
 
 if TYPE_CHECKING:
     from catalog.core.results import CatalogPage
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from catalog.evaluation.replay import Replay
     from catalog.evaluation.tuning import Tuning
     from catalog.library.get import DocumentLines
-    from catalog.library.library import Library
 
 
 def index(
@@ -133,14 +134,16 @@ def compare(
         'too few to tell'
     """
     from catalog.evaluation.golden_files import read_golden
-    from catalog.interfaces.cli.measure import Measurement
+    from catalog.evaluation.measurement import Measurement
 
     library, queries = _own_library("compare"), read_golden(Path(golden))
     name = library.chosen_dataset(dataset)
-    job = Measurement(library, name, queries, top_k, repeats, is_shown=show_progress)
-    if isinstance(candidate, list) and len(candidate) > 1:
-        return job.compare_all([baseline, *candidate])
-    return job.compare(baseline, candidate[0] if isinstance(candidate, list) else candidate)
+    with TerminalProgress(NO_RUN) if show_progress else nullcontext() as progress:
+        shown: Any = {"progress": progress} | ({"tell": complain} if show_progress else {})
+        job = Measurement(library, name, queries, top_k, repeats, **shown)
+        if isinstance(candidate, list) and len(candidate) > 1:
+            return job.compare_all([baseline, *candidate])
+        return job.compare(baseline, candidate[0] if isinstance(candidate, list) else candidate)
 
 
 def why(
@@ -205,6 +208,8 @@ def replay(
     *,
     save: str | PathLike[str] | None = None,
     before: str | PathLike[str] | None = None,
+    other_home: str | PathLike[str] | None = None,
+    other_preset: str | None = None,
     golden: str | PathLike[str] | None = None,
     dataset: str | None = None,
     backend: str = "v2",
@@ -213,8 +218,9 @@ def replay(
 ) -> Replay | None:
     """Save the lists of labelled or logged questions, or ask those of a file ``before`` again.
 
-    Like ``catalog replay --save`` and ``--from``. With ``save`` it returns ``None``. The result has
-    a ``verdict``, ``PASS``, ``FAIL`` or ``HOLD``, its ``reason``, and the questions that ``moved``.
+    Like ``catalog replay``: with ``save`` it returns ``None``; ``other_home`` is a second home,
+    which is asked in turn with this one. The result has a ``verdict``, ``PASS``, ``FAIL`` or
+    ``HOLD``, its ``reason``, and the questions that ``moved``.
 
     Examples:
         >>> from catalog.search_v2 import replay
@@ -222,26 +228,19 @@ def replay(
         >>> replay(before="before.json").verdict
         'PASS'
     """
-    from catalog.evaluation import replay as replays
-    from catalog.evaluation.golden_files import read_golden
-    from catalog.interfaces.cli.decide import Replaying
+    from catalog.evaluation.replay import Replay, run_replay
 
-    if (save is None) == (before is None):
-        raise InputError("give either save or before")
     library = _own_library("replay")
-    earlier = None if before is None else replays.read_snapshot(Path(before))
-    name = library.chosen_dataset(dataset or (earlier.run.dataset if earlier else None))
-    if golden is not None:
-        queries = read_golden(Path(golden))
-    elif earlier is not None:
-        queries = earlier.golden
-    else:
-        queries, _ = replays.read_logged(library.database, name)
-    top_k = earlier.run.top_k if earlier else 100
-    job = Replaying(library, name, queries, backend, top_k, is_shown=False)
-    if save is not None:
-        replays.write_snapshot(job.snapshot(), Path(save))
-    return None if earlier is None else job.compare(earlier, moved, margin)
+    files = {"save": save, "before": before, "golden": golden}
+    given: Any = {name: file and Path(file) for name, file in files.items()}
+    with ExitStack() as opened:
+        if other_home is not None:
+            other = load_settings(preset=other_preset, overrides={"home": Path(other_home)})
+            require_store(other.settings)
+            given["other"] = opened.enter_context(Library(other.settings))
+        how: Any = {"backend": backend, "moved": moved, "margin": margin}
+        found = run_replay(library, dataset=dataset, **given, **how)
+    return found if isinstance(found, Replay) else None
 
 
 def remove(dataset: str, doc: str | None = None) -> Removal:

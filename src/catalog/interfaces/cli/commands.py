@@ -43,9 +43,9 @@ GROUPS = {
     },
     "Measure": {
         "compare": "measure:compare",
-        "why": "decide:why",
-        "tune": "decide:tune",
-        "replay": "decide:replay",
+        "why": "measure:why",
+        "tune": "measure:tune",
+        "replay": "measure:replay",
         "eval": "measure:eval_app",
         "golden": "golden:app",
         "judge": "golden:judge_app",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,13 +14,13 @@ from typer import Argument, Option
 
 from catalog.core.errors import InputError
 from catalog.core.text import counted
+from catalog.interfaces.cli.measure import searching
 from catalog.interfaces.cli.options import (
     DatasetOption,
     Printed,
     StoreOptions,
     command,
     open_library,
-    reading_options,
     require_folder_of,
     settings_for,
     store_options,
@@ -155,18 +154,16 @@ def power(
         catalog golden power notes.jsonl -d notes
         catalog golden power notes.jsonl --baseline run:3fa9 --candidate run:81bc
     """
-    from catalog.core.errors import BackendError
     from catalog.evaluation import summary
     from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.measurement import Measurement
     from catalog.evaluation.metrics import PRIMARY
     from catalog.evaluation.significance import power_of
-    from catalog.interfaces.cli.measure import Measurement
 
     queries = read_golden(file)
-    with open_library(context) as library:
-        job = Measurement(library, library.chosen_dataset(dataset), queries, 100, 0)
-        with reading_options(BackendError), redirect_stdout(sys.stderr):
-            comparison = job.compare(baseline, candidate)
+    with searching(context) as (library, progress):
+        of = (library, library.chosen_dataset(dataset), queries)
+        comparison = Measurement(*of, progress=progress, tell=complain).compare(baseline, candidate)
     found = power_of(comparison.differences(PRIMARY))
     about = {"golden": queries.name, "baseline": baseline, "candidate": candidate}
     return Printed(about | asdict(found), summary.power_lines(found))

@@ -1,37 +1,36 @@
-"""``catalog compare`` and ``eval``: searches and answers measured on labelled queries."""
+"""``catalog compare``, ``eval``, ``why``, ``tune``, ``replay``: searches on labelled queries."""
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
+from catalog.core.errors import BackendError
 from catalog.core.params import MODES, Mode
+from catalog.interfaces.cli.logs import SinceOption, moment_of
 from catalog.interfaces.cli.options import (
     DatasetOption,
     Printed,
+    StoreOptions,
     command,
     open_library,
     reading_options,
     require_folder_of,
+    settings_for,
 )
 from catalog.interfaces.cli.output import NO_RUN, TerminalProgress, complain
 
 if TYPE_CHECKING:
-    from catalog.evaluation.comparison import PipelineComparison, SystemsComparison
-    from catalog.evaluation.golden import GoldenQuery, GoldenSet
-    from catalog.evaluation.metrics import RunScores
-    from catalog.evaluation.runs import BackendRun
+    from catalog.evaluation.comparison import PipelineComparison
     from catalog.library.library import Library
-    from catalog.store.eval_runs import EvalRun
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
@@ -48,6 +47,32 @@ RepeatsOption = Annotated[
 ]
 RunsOption = Annotated[Path | None, Option("--runs", help="Folder for TREC run files.")]
 eval_app = typer.Typer(invoke_without_command=True)
+_OF_SHARES = ("baseline", "candidate_dataset", "candidate_filter")
+_OF_SEARCH = ("mode", "filters", "rerank", "threshold")
+_UNUSED = {  # options of 'why' that the others leave without an effect
+    "document": ("candidate", *_OF_SHARES),
+    "pipeline": ("candidate", *_OF_SHARES, *_OF_SEARCH, "text"),
+    "golden": (*_OF_SHARES, "text", "pipeline"),
+    "shares": (*_OF_SEARCH, "top_k", "text", "pipeline"),
+}
+_NOTHING_KEPT = "nothing was written or changed: the same command begins again"
+
+
+@contextmanager
+def searching(
+    context: typer.Context, kept: str = NO_RUN
+) -> Iterator[tuple[Library, TerminalProgress]]:
+    """Open the library, and keep what searches print out of the output.
+
+    ``kept`` is said after Ctrl-C.
+    """
+    with (
+        open_library(context) as library,
+        TerminalProgress(kept) as progress,
+        reading_options(BackendError),
+        redirect_stdout(sys.stderr),
+    ):
+        yield library, progress
 
 
 @eval_app.command("answers")
@@ -127,9 +152,9 @@ def compare(
         catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
         catalog compare --golden notes.jsonl --candidate v2 --candidate vector
     """
-    from catalog.core.errors import BackendError
     from catalog.evaluation import gates, summary
     from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.measurement import Measurement
     from catalog.evaluation.metrics import require_metric
     from catalog.evaluation.report import write_report, write_systems_report
 
@@ -139,31 +164,30 @@ def compare(
     require_folder_of(report)
     queries = read_golden(golden)
     several: tuple[PipelineComparison, ...]
-    with open_library(context) as library:
-        name = library.chosen_dataset(dataset)
-        job = Measurement(library, name, queries, top_k, repeats, runs)
-        with reading_options(BackendError), redirect_stdout(sys.stderr):  # no output of searches
-            if len(candidate) == 1:
-                systems, several = None, (job.compare(baseline, candidate[0], *more),)
-                told = summary.comparison_dict(several[0])
-                lines = [*summary.comparison_lines(several[0])]
-            else:
-                systems = job.compare_all([baseline, *candidate], *more)
-                told, several = summary.systems_dict(systems), systems.comparisons
-                lines = [*summary.systems_lines(systems)]
+    with searching(context) as (library, progress):
+        of = (library, library.chosen_dataset(dataset), queries)
+        job = Measurement(*of, top_k, repeats, runs, progress, complain)
+        if len(candidate) == 1:
+            systems, several = None, (job.compare(baseline, candidate[0], *more),)
+            told = summary.comparison_dict(several[0])
+            lines = [*summary.comparison_lines(several[0])]
+        else:
+            systems = job.compare_all([baseline, *candidate], *more)
+            told, several = summary.systems_dict(systems), systems.comparisons
+            lines = [*summary.systems_lines(systems)]
     told |= {"gates": [], "failed_gates": []}
     now, results = datetime.now(UTC), []
     for one in several:
         name, results = one.candidate.name, [gate.decide(one) for gate in wanted]
-        of = {} if systems is None else {"candidate": name}
+        about = {} if systems is None else {"candidate": name}
         prefix = "" if systems is None else f"{name}: "
-        told["gates"] += [gates.gate_dict(result) | of for result in results]
+        told["gates"] += [gates.gate_dict(result) | about for result in results]
         failed = [f"{prefix}{result.gate.text}" for result in results if result.failed]
         told["failed_gates"] += failed
         lines += (f"{prefix if line else ''}{line}" for line in gates.gate_lines(results))
         if aa:
             alarms = gates.count_false_alarms(one, wanted)
-            told["aa"] = alarms if systems is None else [*told.get("aa", ()), alarms | of]
+            told["aa"] = alarms if systems is None else [*told.get("aa", ()), alarms | about]
             lines += (f"{prefix if line else ''}{line}" for line in gates.false_alarm_lines(alarms))
     if report is not None:
         if systems is None:
@@ -206,6 +230,7 @@ def evaluate(
     """
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.measurement import Measurement
     from catalog.evaluation.metrics import score_run
     from catalog.evaluation.summary import table_dict, table_lines
 
@@ -219,16 +244,15 @@ def evaluate(
     if golden is None:
         raise typer.BadParameter("give labelled queries", param_hint="--golden")
     queries = read_golden(golden)
-    with open_library(context) as library:
+    with searching(context) as (library, progress):
         name = library.chosen_dataset(dataset)
         specs = _stage_specs(library) if each_stage else specs
-        job = Measurement(library, name, queries, top_k, repeats, runs)
+        job = Measurement(library, name, queries, top_k, repeats, runs, progress, complain)
         records = job.earlier(specs) if reuse else {}
         missing = [spec for spec in specs if spec not in records]
-        with redirect_stdout(sys.stderr):
-            done = job.ask(missing) if missing else ()
+        done = job.ask(missing) if missing else ()
         for spec, run in zip(missing, done, strict=True):
-            records[spec] = job.record(run, score_run(run, job.with_words(), job.allowed))
+            records[spec] = job.record(run, score_run(run, job.with_words, job.allowed))
         warnings = find_label_warnings(queries, library.database, name)
     found = [records[spec] for spec in specs]
     yield Printed(table_dict(found, warnings), table_lines(found, warnings))
@@ -266,127 +290,200 @@ def _stage_specs(library: Library) -> list[str]:
     return ["lexical", "vector", *(f"v2:{change}".lower() for change in changes), "v2"]
 
 
-class Measurement(NamedTuple):
-    """Queries to ask of a dataset, how deep, and how often again; ``folder`` is for TREC files."""
+@command
+def why(
+    context: typer.Context,
+    query: Annotated[str | None, Argument(help="The query that did not find it.")] = None,
+    doc: str | None = Option(None, "--doc", help="The document: path, name or #docid."),
+    text: str | None = Option(None, help="Words of the document that the result should have."),
+    golden: Path | None = Option(None, help="Labelled queries, instead: all that they lose."),
+    pipeline: str | None = Option(
+        None, help="Another search, module:object; steps of LlamaIndex are observed."
+    ),
+    candidate: str | None = Option(
+        None, help="With --golden: a second search, such as v2:fusion_mode=rrf, to compare."
+    ),
+    baseline: str = Option("v2", help="The first one: v2, lexical, vector or v2:setting=value,…"),
+    candidate_dataset: str | None = Option(None, help="Another index for the second search."),
+    candidate_filter: list[str] | None = Option(None, help="A condition of the second search."),
+    dataset: DatasetOption = None,
+    mode: Mode | None = Option(None, help="lexical, vector or hybrid."),
+    top_k: int | None = Option(None, "--top-k", "-k", min=1, max=1000, help="Results."),
+    filters: list[str] | None = Option(None, "--filter", help="A condition of the search."),
+    rerank: bool | None = Option(None, help="With the reranker."),
+    threshold: float | None = Option(None, min=0, max=1, help="Least relevance."),
+) -> Printed:
+    """Say which step of a search lost a document, and the smallest change that brings it back.
 
-    library: Library
-    dataset: str
-    queries: GoldenSet
-    top_k: int
-    repeats: int
-    folder: Path | None = None
-    is_shown: bool = True
+    With --golden for all labelled documents, as shares of the loss; with --candidate which stages
+    make the difference between two searches.
 
-    def documents(self) -> tuple[list[str], list[str]]:
-        """Return the names of the dataset's documents, and what may stand before one."""
-        from catalog.library.names import Names
+    Examples:
+        catalog why "rotate keys" --doc guides/keys.md
+        catalog why --golden notes.jsonl --candidate v2:rerank_enabled=true
+    """
+    from catalog.core.params import SearchParams
+    from catalog.evaluation import losses, shares
+    from catalog.evaluation.golden import Span, find_label_warnings
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.observed import explain_pipeline
+    from catalog.evaluation.why import explain_golden, explain_loss
+    from catalog.retrieval.search import Searcher
 
-        with self.library.database.read() as connection:
-            names = Names(connection, self.dataset)
-            return [*names.paths], names.folders
+    if (golden is None) == (query is None) or (query is None) != (doc is None):
+        raise typer.BadParameter("give either a query and --doc, or --golden")
+    asked_of = "document" if golden is None else "golden" if candidate is None else "shares"
+    asked_of = "pipeline" if asked_of == "document" and pipeline is not None else asked_of
+    if given := [name for name in _UNUSED[asked_of] if _is_given(context, name)]:
+        name = "--" + given[0].replace("filters", "filter").replace("_", "-")
+        raise typer.BadParameter("it has no place with the other options", param_hint=name)
+    queries = None if golden is None else read_golden(golden)
+    with searching(context, "") as (library, progress):
+        name = library.chosen_dataset(dataset)
+        params = SearchParams(
+            query or "",
+            dataset=name,
+            mode=mode,
+            top_k=top_k,
+            filters=filters or None,
+            rerank=rerank,
+            similarity_threshold=threshold,
+        )
+        service = Searcher(library)
+        if pipeline is not None and query is not None:
+            k = top_k or library.settings.rag_v2.top_k
+            loss = explain_pipeline(library.database, name, pipeline, query, str(doc), k)
+            return Printed(losses.loss_dict(loss), losses.loss_lines(loss))
+        if queries is None:
+            span = None if text is None else Span(text=text)
+            loss = explain_loss(service.parts, params, str(doc), span)
+            return Printed(losses.loss_dict(loss), losses.loss_lines(loss))
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
+        if candidate is None:
+            found = explain_golden(service.parts, params, queries, progress)
+            return Printed(losses.golden_loss_dict(found), losses.golden_loss_lines(found))
+        first = shares.SearchSetup(baseline, name)
+        second = shares.SearchSetup(candidate, candidate_dataset or name, candidate_filter)
+        told = shares.share_out(service, first, second, queries, progress)
+    return Printed(shares.share_dict(told), shares.share_lines(told))
 
-    def allowed(self, query: GoldenQuery) -> frozenset[str] | None:
-        """Return the documents that a query's filters allow, ``None`` for all."""
-        from catalog.evaluation.golden import find_allowed_documents
 
-        return find_allowed_documents(self.library.database, self.dataset, query)
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
-    def with_words(self) -> GoldenSet:
-        """Return the queries with the words of spans that name lines or characters."""
-        from catalog.evaluation import golden
 
-        return golden.with_words(self.queries, self.library.database, self.dataset)
+@command
+def tune(
+    context: typer.Context,
+    golden: Annotated[Path, Option(help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    write: Path | None = Option(None, help="TOML file for the chosen settings, if adopted."),
+    report: Path | None = Option(None, help="HTML file to write."),
+    budget_ms: float | None = Option(None, min=0.0, help="Longest p95 of the chosen settings."),
+    slower_by: float = Option(
+        1.5, min=0.0, help="The same as a multiple of the present one; without --budget-ms."
+    ),
+    keep: list[str] | None = Option(
+        None, "--keep", help="Setting that is not tried, such as max_chunks_per_doc; repeatable."
+    ),
+) -> Printed:
+    """Choose settings of the search by labelled questions, if they are shown to be better.
 
-    def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
-        """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
-        from catalog.evaluation.comparison import compare_runs
+    Tries fusion, weights, depths, the limit per document and the reranker. The gain is measured on
+    questions left out of the choice.
 
-        (before, after), how = self._asked_for_comparison([baseline, candidate], more)
-        compared = compare_runs(before, after, self.with_words(), self.allowed, **how)
-        self.record(before, compared.baseline_scores)
-        self.record(after, compared.candidate_scores)
-        return compared
+    Examples:
+        catalog tune --golden notes.jsonl -d notes --write tuned.toml --report tuned.html
+        catalog tune --golden notes.jsonl --budget-ms 200 --keep max_chunks_per_doc
+    """
+    from catalog.evaluation import tuning
+    from catalog.evaluation.golden_files import read_golden, write_whole
+    from catalog.retrieval.search import Searcher
 
-    def compare_all(self, specs: Sequence[Any], *more: str) -> SystemsComparison:
-        """Do the same with three or more backends, the baseline first."""
-        from catalog.evaluation.comparison import compare_systems
+    require_folder_of(write)
+    require_folder_of(report)
+    queries = read_golden(golden)
+    with searching(context, _NOTHING_KEPT) as (library, progress):
+        tuned = tuning.tune(
+            Searcher(library),
+            queries,
+            library.chosen_dataset(dataset),
+            budget_ms=budget_ms,
+            slower_by=slower_by,
+            keep=keep or (),
+            progress=progress,
+        )
+        preset = library.settings.preset
+    lines = [*tuning.tuning_lines(tuned)]
+    if report is not None:
+        tuning.write_tuning(tuned, report, created=datetime.now(UTC))
+        lines.append(f"Report: {report}")
+    if write is not None and tuned.is_adopted:
+        write_whole(write, tuning.preset_text(tuned, preset))
+        lines.append(f"Settings: {write}; use them with --preset {write}")
+        origins = settings_for(context).origins
+        for name, _ in tuned.chosen:
+            origin = origins.get(f"rag_v2.{name}", "default")
+            if not origin.startswith(("default", "preset")):
+                lines.append(f"! {origin} sets {name} and goes before a preset: remove it there")
+    return Printed(tuning.tuning_dict(tuned), lines)
 
-        runs, how = self._asked_for_comparison(specs, more)
-        compared = compare_systems(runs, self.with_words(), self.allowed, **how)
-        for run in runs:
-            self.record(run, compared.scores[run.name])
-        return compared
 
-    def _asked_for_comparison(
-        self, specs: Sequence[Any], more: Sequence[str]
-    ) -> tuple[list[BackendRun], dict[str, Any]]:
-        """Return the runs of these backends, and which metrics and warnings go with them."""
-        from catalog.evaluation import comparison, golden, metrics
+@command
+def replay(
+    context: typer.Context,
+    save: Path | None = Option(None, help="File for the lists of now, to compare with later."),
+    before: Path | None = Option(None, "--from", help="Such a file: ask its questions again."),
+    other_home: Path | None = Option(None, help="A second home: ask both in turn, this one first."),
+    other_preset: str | None = Option(None, help="The second home's --preset."),
+    golden: Path | None = Option(
+        None, help="Labelled queries; without them those of the file, or else the log's questions."
+    ),
+    dataset: DatasetOption = None,
+    backend: str = Option("v2", help=f"One of {BACKENDS}."),
+    since: SinceOption = None,
+    limit: int = Option(200, min=1, help="Number of logged questions, newest first."),
+    top_k: int = Option(100, "--top-k", "-k", min=10, max=1000, help="How deep."),
+    moved: float = Option(0.1, min=0, max=1, help="How far lists may move without labels."),
+    margin: float = Option(0.05, min=0.001, max=1, help="Loss of nDCG@10 that labels rule out."),
+) -> Printed:
+    """Ask questions again after a change, and say what moved: PASS, FAIL or HOLD.
 
-        runs, queries = self.ask(specs), self.queries
-        for run in runs:
-            comparison.require_known_names(run, queries, self.documents()[0])
-        warnings = golden.find_label_warnings(queries, self.library.database, self.dataset)
-        return runs, {"metrics": (*metrics.SHOWN_METRICS, *more), "warnings": warnings}
+    Exit code 3 (FAIL): labels show a loss. 4 (HOLD): lists moved further than --moved, and no
+    labels decide. Questions of the log are asked if their words were logged.
 
-    def ask(self, specs: Sequence[Any], other: Library | None = None) -> list[BackendRun]:
-        """Put every query to the backends of these specs; return their runs, in order.
+    Examples:
+        catalog replay --save before.json --golden notes.jsonl
+        catalog replay --from before.json
+    """
+    from catalog.evaluation import replay as replays
 
-        The last spec is one of the ``other`` library, if there is one.
-        """
-        from catalog.core.errors import StoreBusyError
-        from catalog.evaluation.backends import Backends
-        from catalog.evaluation.run_records import corpus_digest
-        from catalog.evaluation.runs import run_backends
-
-        database, dataset = self.library.database, self.dataset
-        self.library.require_dataset(dataset)
-        corpus = corpus_digest(database, dataset)
-        documents, folders = self.documents()
-        shown = TerminalProgress(NO_RUN) if self.is_shown else nullcontext()
-        tell = complain if self.is_shown else logging.getLogger(__name__).info
-        second = Backends(other or self.library, dataset, tell=tell)
-        with Backends(self.library, dataset, tell=tell) as backends, second, shown as progress:
-            *most, last = specs
-            runs = run_backends(
-                [*map(backends.load, most), (second if other else backends).load(last)],
-                self.queries,
-                dataset=dataset,
-                top_k=self.top_k,
-                repeats=self.repeats,
-                progress=progress,
-                allowed=self.allowed,
-                documents=documents,
-                folders=folders,
-            )
-        if corpus_digest(database, dataset) != corpus:
-            raise StoreBusyError(
-                f"{dataset!r} changed during the measurement: measure again after updates"
-            )
-        return runs
-
-    def earlier(self, specs: list[str]) -> dict[str, EvalRun]:
-        """Return the recorded runs of specs under which nothing has changed since."""
-        from catalog.evaluation.backends import Backends
-        from catalog.evaluation.run_records import find_recorded_run
-
-        records, of = {}, (self.queries, self.dataset, self.top_k)
-        with Backends(self.library, self.dataset) as backends:
-            for spec in specs:
-                identity = backends.load(spec).identity
-                if "pipeline" not in identity:  # another's search may change unseen
-                    continue
-                if (record := find_recorded_run(self.library.database, identity, *of)) is not None:
-                    complain(f"{spec}: reusing run {record.id}")
-                    records[spec] = record
-        return records
-
-    def record(self, run: BackendRun, scores: RunScores) -> EvalRun:
-        """Record a run in the store, and write its TREC file if there is a folder for it."""
-        from catalog.evaluation.backends import write_run
-        from catalog.evaluation.run_records import record_run
-
-        record = record_run(self.library.database, run, scores, self.queries, now=time.time())
-        if self.folder is not None:
-            write_run(self.folder, record.backend, record.lists)
-        return record
+    if sum(one is not None for one in (save, before, other_home)) != 1:
+        raise typer.BadParameter("give one of --save, --from and --other-home")
+    require_folder_of(save)
+    with searching(context, _NOTHING_KEPT) as (library, progress), ExitStack() as opened:
+        other = StoreOptions(other_home, other_preset) if other_home else None
+        found = replays.run_replay(
+            library,
+            save=save,
+            before=before,
+            other=other and opened.enter_context(open_library(context, other)),
+            golden=golden,
+            dataset=dataset,
+            backend=backend,
+            since=moment_of("--since", since),
+            limit=limit,
+            top_k=top_k,
+            moved=moved,
+            margin=margin,
+            progress=progress,
+            tell=complain,
+        )
+    if isinstance(found, replays.Replay):
+        code = replays.EXIT_CODES[found.verdict]
+        return Printed(replays.replay_dict(found), replays.replay_lines(found), code=code)
+    asked = len(found.golden)
+    told = {"file": str(save), "questions": asked, **found.about, "notes": found.notes}
+    return Printed(told, [f"{asked} questions, written to {save}"], found.notes)

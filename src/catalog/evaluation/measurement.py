@@ -1,0 +1,145 @@
+"""Measure searches of a dataset on labelled questions: ask them, compare them, record the runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import StoreBusyError
+from catalog.evaluation.backends import Backends, Tell, write_run
+from catalog.evaluation.comparison import (
+    PipelineComparison,
+    SystemsComparison,
+    compare_runs,
+    compare_systems,
+    require_known_names,
+)
+from catalog.evaluation.golden import (
+    GoldenSet,
+    find_allowed_documents,
+    find_label_warnings,
+    with_words,
+)
+from catalog.evaluation.metrics import SHOWN_METRICS, RunScores
+from catalog.evaluation.run_records import corpus_digest, find_recorded_run, record_run
+from catalog.evaluation.runs import DEFAULT_TOP_K, Allowed, BackendRun, run_backends
+from catalog.library.names import Names
+
+if TYPE_CHECKING:
+    from catalog.ingest.sync_report import Progress
+    from catalog.library.library import Library
+    from catalog.store.eval_runs import EvalRun
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Questions to ask of searches of a dataset, how deep, and how often again, for the times.
+
+    Searches are named as in :mod:`catalog.evaluation.backends`. ``folder`` is for TREC files.
+    ``tell`` gets a sentence before something that takes long and happens once.
+    """
+
+    library: Library
+    dataset: str
+    queries: GoldenSet
+    top_k: int = DEFAULT_TOP_K
+    repeats: int = 0
+    folder: Path | None = None
+    progress: Progress | None = None
+    tell: Tell = logging.getLogger(__name__).info
+
+    @cached_property
+    def names(self) -> dict[str, Any]:
+        """The names of the dataset's documents, and what may stand before one."""
+        with self.library.database.read() as connection:
+            names = Names(connection, self.dataset)
+            return {"documents": [*names.paths], "folders": names.folders}
+
+    @property
+    def allowed(self) -> Allowed:
+        """A function that returns the documents that a query's filters allow."""
+        return partial(find_allowed_documents, self.library.database, self.dataset)
+
+    @cached_property
+    def with_words(self) -> GoldenSet:
+        """The queries with the words of spans that name lines or characters."""
+        return with_words(self.queries, self.library.database, self.dataset)
+
+    def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
+        """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
+        (before, after), how = self._asked_for_comparison([baseline, candidate], more)
+        compared = compare_runs(before, after, self.with_words, self.allowed, **how)
+        self.record(before, compared.baseline_scores)
+        self.record(after, compared.candidate_scores)
+        return compared
+
+    def compare_all(self, specs: Sequence[Any], *more: str) -> SystemsComparison:
+        """Do the same with three or more backends, the baseline first."""
+        runs, how = self._asked_for_comparison(specs, more)
+        compared = compare_systems(runs, self.with_words, self.allowed, **how)
+        for run in runs:
+            self.record(run, compared.scores[run.name])
+        return compared
+
+    def _asked_for_comparison(
+        self, specs: Sequence[Any], more: Sequence[str]
+    ) -> tuple[list[BackendRun], dict[str, Any]]:
+        """Return the runs of these backends, and which metrics and warnings go with them."""
+        runs = self.ask(specs)
+        for run in runs:
+            require_known_names(run, self.queries, self.names["documents"])
+        warnings = find_label_warnings(self.queries, self.library.database, self.dataset)
+        return runs, {"metrics": (*SHOWN_METRICS, *more), "warnings": warnings}
+
+    def ask(self, specs: Sequence[Any], other: Library | None = None) -> list[BackendRun]:
+        """Put every query to the backends of these specs; return their runs, in order.
+
+        The last spec is one of the ``other`` library, if there is one. Raises
+        :class:`StoreBusyError` if the dataset changes meanwhile.
+        """
+        database, dataset = self.library.database, self.dataset
+        self.library.require_dataset(dataset)
+        corpus = corpus_digest(database, dataset)
+        second = Backends(other or self.library, dataset, tell=self.tell)
+        with Backends(self.library, dataset, tell=self.tell) as backends, second:
+            *most, last = specs
+            runs = run_backends(
+                [*map(backends.load, most), (second if other else backends).load(last)],
+                self.queries,
+                dataset=dataset,
+                top_k=self.top_k,
+                repeats=self.repeats,
+                progress=self.progress,
+                allowed=self.allowed,
+                **self.names,
+            )
+        if corpus_digest(database, dataset) != corpus:
+            raise StoreBusyError(
+                f"{dataset!r} changed during the measurement: measure again after updates"
+            )
+        return runs
+
+    def earlier(self, specs: Sequence[str]) -> dict[str, EvalRun]:
+        """Return the recorded runs of specs under which nothing has changed since."""
+        records, of = {}, (self.queries, self.dataset, self.top_k)
+        with Backends(self.library, self.dataset) as backends:
+            for spec in specs:
+                identity = backends.load(spec).identity
+                if "pipeline" not in identity:  # another's search may change unseen
+                    continue
+                if (record := find_recorded_run(self.library.database, identity, *of)) is not None:
+                    self.tell(f"{spec}: reusing run {record.id}")
+                    records[spec] = record
+        return records
+
+    def record(self, run: BackendRun, scores: RunScores) -> EvalRun:
+        """Record a run in the store, and write its TREC file if there is a folder for it."""
+        record = record_run(self.library.database, run, scores, self.queries, now=time.time())
+        if self.folder is not None:
+            write_run(self.folder, record.backend, record.lists)
+        return record
