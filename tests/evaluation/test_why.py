@@ -3,6 +3,7 @@
 import json
 import tomllib
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,10 @@ from catalog.core.settings import AnswerSettings
 from catalog.evaluation import shares
 from catalog.evaluation.golden import GoldenQuery, Span
 from catalog.evaluation.losses import golden_loss_lines, loss_lines
+from catalog.evaluation.measurement import Measurement
 from catalog.evaluation.observed import explain_pipeline
+from catalog.evaluation.report import render_report
+from catalog.evaluation.summary import comparison_dict, comparison_lines
 from catalog.evaluation.why import explain_golden, explain_loss
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -107,6 +111,31 @@ def test_the_shares_of_the_steps_and_what_was_found_add_up_to_all(service):
     lines = list(golden_loss_lines(found))
     assert lines[0].startswith("5 relevant documents of 2 queries: 41.7% found")
     assert len(lines) == 1 + 2 + 3
+
+
+@pytest.mark.slow
+def test_a_comparison_says_why_the_questions_that_lost_most_did(library):
+    asked = golden(
+        *(question(it, it, **{f"{topic}-{it}.md": 1 for topic in TOPICS}) for it in THINGS),
+        *(question(it, it, **{f"{it}-{thing}.md": 1 for thing in THINGS}) for it in TOPICS[:3]),
+    )
+    job = Measurement(library, "notes", asked)
+    compared = job.compare("v2", "v2:token_budget=1")
+    lost = compared.lost
+    assert (lost.queries, lost.documents, len(lost.losses)) == (10, 30, 30)
+    assert [(one.step, one.documents) for one in lost.shares] == [("token budget", 30)]
+    assert {one.change for one in lost.losses} == {None}
+    lines = [*comparison_lines(compared)]
+    at = lines.index("Why 10 of 13 questions lost, in the first ten:")
+    assert lines[at + 1] == "30 relevant documents of 10 queries: 0.0% found"
+    assert lines[-1] == "and 27 more; --json has all"
+    assert comparison_dict(compared)["lost"]["losses"][0]["step"] == "token budget"
+    page = render_report(compared, created=datetime(2026, 1, 1))
+    assert page.count("<td>no room in the token budget<") == 30
+    other = job.compare("v2", lambda _: ["harbour-tickets.md"])
+    assert (other.outcome, other.lost) == ("too few to tell", None)
+    assert "Why was it lost" in page
+    assert "Why was it lost" not in render_report(other, created=datetime(2026, 1, 1))
 
 
 @pytest.mark.slow

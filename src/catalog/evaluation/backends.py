@@ -97,21 +97,21 @@ class V2Backend(SearchBackend):
         mode: Mode,
         documents: Sequence[str] | None = None,
     ) -> None:
-        self.name, self._mode, self._service = name, mode, service
+        self.name, self.mode, self.service = name, mode, service
         self._documents = documents
 
     @property
     def identity(self) -> dict[str, Any]:
         """Return mode, settings of the search, embedding model and code."""
-        settings = self._service.parts.settings
+        settings = self.service.parts.settings
         rag = public_settings(settings.rag_v2)
         return {
             "pipeline": "v2",
-            "mode": self._mode,
+            "mode": self.mode,
             "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
             "llm": public_settings(settings.llm),
             "synonyms": read_synonyms(settings.home),
-            "embedding": self._service.library.wanted_model.fingerprint,
+            "embedding": self.service.library.wanted_model.fingerprint,
             "code": code_digest(),
             **({} if self._documents is None else {"documents": list(self._documents)}),
         }
@@ -119,17 +119,17 @@ class V2Backend(SearchBackend):
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Check the dataset and load the model and the indexes."""
         progress.start(1)
-        self._service.library.require_dataset(dataset)
-        self._service.search("warm up", dataset=dataset, mode=self._mode)
+        self.service.library.require_dataset(dataset)
+        self.service.search("warm up", dataset=dataset, mode=self.mode)
         progress.advance(1, f"loading {self.name}")
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search with the query's filters and with explanations; a failed leg fails the query."""
-        results = self._service.search(
+        results = self.service.search(
             query.query,
             dataset=dataset,
             top_k=top_k,
-            mode=self._mode,
+            mode=self.mode,
             filters=query.filters,
             doc_ids=self._documents,
             explain=True,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from catalog.core.errors import BackendError, BlindComparisonError, InputError
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenQuery, GoldenSet
+from catalog.evaluation.losses import GoldenLosses
 from catalog.evaluation.metrics import (
     PRIMARY,
     SHOWN_METRICS,
@@ -72,7 +73,8 @@ class PipelineComparison:
     """Two runs over one golden set, scored and tested.
 
     ``deltas`` go from the candidate's largest loss to its largest win. ``warnings`` say why the
-    numbers may mislead.
+    numbers may mislead. ``lost`` explains what the candidate lost of the queries that lost most, if
+    it is a search of this package.
     """
 
     golden: GoldenSet
@@ -86,6 +88,7 @@ class PipelineComparison:
     outcome: Outcome
     verdict: str
     warnings: tuple[str, ...]
+    lost: GoldenLosses | None = None
 
     @property
     def primary(self) -> PairedTest:

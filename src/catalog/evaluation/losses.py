@@ -29,9 +29,6 @@ STEPS: Mapping[str, str] = {
 """The steps that can lose a document, in their order, each in words."""
 
 
-_LISTED = 50  # lost documents in a text
-
-
 class StepRank(NamedTuple):
     """The place (from 1) of a document's best passage in a step's list; ``None``: not in it."""
 
@@ -59,7 +56,8 @@ class Loss:
     """What became of one document in one search.
 
     ``rank`` is its place among the results and ``step`` is ``None`` if it was found. ``ranks`` are
-    its places after each step that ran, and ``reason`` is a sentence for people.
+    its places after each step that ran, and ``reason`` is a sentence for people. ``id`` is the
+    question's in a golden set.
     """
 
     query: str
@@ -69,6 +67,7 @@ class Loss:
     ranks: tuple[StepRank, ...]
     reason: str
     change: Change | None = None
+    id: str = ""
 
     @property
     def told(self) -> str:
@@ -112,17 +111,17 @@ def loss_lines(loss: Loss) -> Iterator[str]:
         yield "No single change that was tried brings it back."
 
 
-def golden_loss_lines(found: GoldenLosses) -> Iterator[str]:
-    """Yield the shares of the steps, and then each lost document with the change that helps."""
+def golden_loss_lines(found: GoldenLosses, listed: int = 50) -> Iterator[str]:
+    """Yield the shares of the steps, and then ``listed`` lost documents with what helps."""
     yield (
         f"{found.documents} relevant documents of {found.queries} queries: {found.found:.1%} found"
     )
     for step, count, share, ends in found.shares:
         yield f"  {share:6.1%} [{ends.low:.1%}, {ends.high:.1%}]  {count:4}  {STEPS[step]}"
-    for loss in found.losses[:_LISTED]:
+    for loss in found.losses[:listed]:
         helps = f"; {loss.change.text}" if loss.change else ""
         yield f"{loss.query!r}: {loss.document}: {loss.told}{helps}"
-    if (more := len(found.losses) - _LISTED) > 0:
+    if (more := len(found.losses) - listed) > 0:
         yield f"and {more} more; --json has all"
 
 
@@ -140,14 +139,4 @@ def golden_loss_dict(found: GoldenLosses) -> dict[str, Any]:
 
 def loss_dict(loss: Loss) -> dict[str, Any]:
     """Return one loss as data."""
-    change = loss.change
-    return {
-        "query": loss.query,
-        "document": loss.document,
-        "step": loss.step,
-        "told": loss.told,
-        "reason": loss.reason,
-        "rank": loss.rank,
-        "ranks": [one._asdict() for one in loss.ranks],
-        "change": None if change is None else asdict(change),
-    }
+    return {**asdict(loss), "told": loss.told, "ranks": [one._asdict() for one in loss.ranks]}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import StoreBusyError
-from catalog.evaluation.backends import Backends, Tell, write_run
+from catalog.core.params import SearchParams
+from catalog.evaluation.backends import Backends, Tell, V2Backend, write_run
 from catalog.evaluation.comparison import (
     PipelineComparison,
     SystemsComparison,
@@ -20,20 +21,27 @@ from catalog.evaluation.comparison import (
     require_known_names,
 )
 from catalog.evaluation.golden import (
+    GoldenQuery,
     GoldenSet,
     find_allowed_documents,
     find_label_warnings,
     with_words,
 )
-from catalog.evaluation.metrics import SHOWN_METRICS, RunScores
+from catalog.evaluation.losses import GoldenLosses
+from catalog.evaluation.metrics import SHOWN, SHOWN_METRICS, RunScores
 from catalog.evaluation.run_records import corpus_digest, find_recorded_run, record_run
 from catalog.evaluation.runs import DEFAULT_TOP_K, Allowed, BackendRun, run_backends
+from catalog.evaluation.significance import TIE
+from catalog.evaluation.why import explain_golden
+from catalog.ingest.sync_report import Silent
 from catalog.library.names import Names
 
 if TYPE_CHECKING:
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
     from catalog.store.eval_runs import EvalRun
+
+_EXPLAINED, _LABELS = 10, 3  # queries that lost most, and documents of each
 
 
 @dataclass(frozen=True)
@@ -70,13 +78,40 @@ class Measurement:
         """The queries with the words of spans that name lines or characters."""
         return with_words(self.queries, self.library.database, self.dataset)
 
-    def compare(self, baseline: Any, candidate: Any, *more: str) -> PipelineComparison:
-        """Ask both backends, test the differences, also in ``more`` metrics; record both runs."""
+    def compare(
+        self, baseline: Any, candidate: Any, *more: str, explains: bool = True
+    ) -> PipelineComparison:
+        """Ask both backends, test the differences, also in ``more`` metrics; record both runs.
+
+        If it ``explains``, the result says what the candidate lost of the queries that lost most.
+        """
         (before, after), how = self._asked_for_comparison([baseline, candidate], more)
         compared = compare_runs(before, after, self.with_words, self.allowed, **how)
         self.record(before, compared.baseline_scores)
         self.record(after, compared.candidate_scores)
-        return compared
+        return replace(compared, lost=self._explain(compared, candidate)) if explains else compared
+
+    def _explain(self, compared: PipelineComparison, spec: Any) -> GoldenLosses | None:
+        """Explain the labelled documents that the baseline showed first, in the first ten."""
+
+        def first_labels(query: GoldenQuery) -> GoldenQuery:
+            ranks = {path: at for at, path in enumerate(compared.baseline.documents(query.id))}
+            labels = [one.model_copy(update={"span": None}) for one in query.expected if one.grade]
+            labels.sort(key=lambda one: ranks.get(one.path, len(ranks)))
+            return query.model_copy(update={"expected": (*labels[:_LABELS],)})
+
+        run = compared.candidate
+        lost = [one.query for one in compared.deltas if one.delta < -TIE]
+        lost = [query for query in lost if query.id not in run.errors][:_EXPLAINED]
+        if not lost or run.identity.get("pipeline") != "v2":
+            return None
+        with Backends(self.library, self.dataset) as backends:
+            backend = backends.load(spec)
+            assert isinstance(backend, V2Backend)
+            params = SearchParams("", dataset=self.dataset, mode=backend.mode, top_k=SHOWN)
+            some = GoldenSet(self.queries.name, tuple(map(first_labels, lost)))
+            progress = self.progress or Silent()
+            return explain_golden(backend.service.parts, params, some, progress, tries=False)
 
     def compare_all(self, specs: Sequence[Any], *more: str) -> SystemsComparison:
         """Do the same with three or more backends, the baseline first."""

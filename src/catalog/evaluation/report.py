@@ -8,11 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 from catalog.core.settings.loading import flatten
+from catalog.core.text import counted
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import ALPHA, PipelineComparison, SystemsComparison
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.golden_files import write_whole
+from catalog.evaluation.losses import STEPS
 from catalog.evaluation.metrics import PRIMARY
 from catalog.evaluation.report_charts import (
     delta_chart,
@@ -155,6 +157,7 @@ def build_page(
         ],
         "deltas": delta_chart(comparison.deltas, anchors),
         "badges": [badge(3), badge(0), badge(None)],
+        "lost": _explained(comparison, anchors),
         "losses": views([delta.query for delta in losses]),
         "wins": views([delta.query for delta in wins]),
         "others": views([delta.query for delta in others], brief=True),
@@ -164,6 +167,23 @@ def build_page(
             for query in comparison.golden
             for run in runs
             if run.outcomes[query.id].error
+        ],
+    }
+
+
+def _explained(comparison: PipelineComparison, anchors: Mapping[str, str]) -> View | None:
+    """Return the steps that lost documents, and each document with its rank in the baseline."""
+    lost, of = comparison.lost, sum(delta.delta < 0 for delta in comparison.deltas)
+    if lost is None:
+        return None
+    lists = [[*comparison.baseline.documents(one.id)] for one in lost.losses]
+    return {
+        "told": f"{lost.queries} of {counted(of, 'question')} that lost",
+        "all": lost,
+        "steps": STEPS,
+        "losses": [
+            (anchors[one.id], old.index(one.document) + 1 if one.document in old else "–", one)
+            for one, old in zip(lost.losses, lists, strict=True)
         ],
     }
 

@@ -12,6 +12,7 @@ from catalog.core.settings.loading import flatten
 from catalog.core.text import counted
 from catalog.evaluation.comparison import PipelineComparison, SystemsComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
+from catalog.evaluation.losses import golden_loss_dict, golden_loss_lines
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, SHOWN_SPAN_METRICS, RunScores
 from catalog.evaluation.report_text import shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
@@ -57,6 +58,10 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
             yield f"{title}:"
         for delta in deltas:
             yield f"  {delta.delta:+.3f}  {delta.query.id}  {delta.query.query}"
+    if comparison.lost is not None:
+        of = counted(sum(delta.delta < 0 for delta in comparison.deltas), "question")
+        yield f"Why {comparison.lost.queries} of {of} lost, in the first ten:"
+        yield from golden_loss_lines(comparison.lost, listed=3)
 
 
 def power_line(power: Power) -> str:
@@ -178,6 +183,7 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
             "baseline": summarize_scores(comparison.baseline_scores),
             "candidate": summarize_scores(comparison.candidate_scores),
         },
+        "lost": None if comparison.lost is None else golden_loss_dict(comparison.lost),
         "failures": {
             "baseline": comparison.baseline.errors,
             "candidate": comparison.candidate.errors,

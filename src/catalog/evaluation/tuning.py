@@ -156,7 +156,7 @@ class OrderOnly(V2Backend):
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search like ``V2Backend``."""
         params = SearchParams(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
-        found = find_passages(self._service.parts, params)
+        found = find_passages(self.service.parts, params)
         if failed := [one for one in found.stages.reports if one.status == "failed"]:
             raise StageFailedError(f"stage {failed[0].name} failed: {failed[0].note}")
         hits = [

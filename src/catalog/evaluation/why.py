@@ -58,13 +58,19 @@ _WORDS_TRIED, _SHORTEST = 12, 3
 
 
 def explain_loss(
-    parts: SearchParts, params: SearchParams, document: str, span: Span | None = None
+    parts: SearchParts,
+    params: SearchParams,
+    document: str,
+    span: Span | None = None,
+    *,
+    tries: bool = True,
 ) -> Loss:
     """Return the step of a search that lost a document, or its rank, and a change that helps.
 
     ``document`` is any name that outputs show; with several documents the best one counts. A
     ``span`` has the words, or the seconds, that answer. A document that the params' role may not
-    see is reported like one that does not exist. Raises like a search.
+    see is reported like one that does not exist. Without ``tries`` no change is looked for. Raises
+    like a search.
 
     >>> explain_loss(parts, SearchParams("rotate keys", top_k=1), "keys.md").step  # doctest: +SKIP
     'top_k'
@@ -79,16 +85,22 @@ def explain_loss(
         if seen.is_all and isinstance(dataset, str):
             reason, change = _why_missing(parts, dataset, document, error)
         return Loss(params.query, document, "index", None, (), reason, change)
-    return _Case(parts, params, document, ids, span).explain()
+    return _Case(parts, params, document, ids, span).explain(tries=tries)
 
 
 def explain_golden(
-    parts: SearchParts, params: SearchParams, golden: GoldenSet, progress: Progress
+    parts: SearchParts,
+    params: SearchParams,
+    golden: GoldenSet,
+    progress: Progress,
+    *,
+    tries: bool = True,
 ) -> GoldenLosses:
     """Explain each relevant document that a search with these params does not find.
 
     ``params.query`` is replaced by each query, and its filters by the query's. Takes tens of
-    searches for each lost document. A query's share of a step is that of its relevant documents.
+    searches for each lost document, or a few if it ``tries`` no changes. A query's share of a step
+    is that of its relevant documents.
     """
     losses, found, steps = list[Loss](), list[float](), list[dict[str, float]]()
     if isinstance(params.dataset, str):
@@ -98,7 +110,7 @@ def explain_golden(
     for query in asked:
         mine = replace(params, query=query.query, filters=query.filters or params.filters)
         told = [
-            explain_loss(parts, mine, label.path, label.span)
+            explain_loss(parts, mine, label.path, label.span, tries=tries)
             for label in query.expected
             if label.grade > 0
         ]
@@ -106,7 +118,7 @@ def explain_golden(
         for one in lost:
             assert one.step is not None
             by_step[one.step] = by_step.get(one.step, 0.0) + 1 / len(told)
-        losses += lost
+        losses += (replace(one, id=query.id) for one in lost)
         documents += len(told)
         found.append(1 - len(lost) / len(told))
         steps.append(by_step)
@@ -176,7 +188,7 @@ class _Case:
         self.unknown = "" if whole or partly else "The quoted words are not in it. "
         self.seqs = frozenset(one.seq for one in self.wanted)
 
-    def explain(self) -> Loss:
+    def explain(self, *, tries: bool) -> Loss:
         """Return the step that lost the document, or its rank, and the change that helps."""
         look, step, reason = self.look(), None, ""
         request = look.found.request
@@ -189,7 +201,7 @@ class _Case:
         sizes = {name: len(one) for name, one in look.found.stages.lists.items()}
         listed = () if step == "filter" else look.ranks
         ranks = tuple(StepRank(_told(name), look.ranks[name], sizes[name]) for name in listed)
-        change = None if step is None else self._change(step, look)
+        change = self._change(step, look) if tries and step is not None else None
         return Loss(request.query.original, self.document, step, look.rank, ranks, reason, change)
 
     def look(self, settings: Mapping[str, Any] | None = None, **params: Any) -> _Look:

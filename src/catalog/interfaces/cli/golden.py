@@ -163,7 +163,8 @@ def power(
     queries = read_golden(file)
     with searching(context) as (library, progress):
         of = (library, library.chosen_dataset(dataset), queries)
-        comparison = Measurement(*of, progress=progress, tell=complain).compare(baseline, candidate)
+        job = Measurement(*of, progress=progress, tell=complain)
+        comparison = job.compare(baseline, candidate, explains=False)
     found = power_of(comparison.differences(PRIMARY))
     about = {"golden": queries.name, "baseline": baseline, "candidate": candidate}
     return Printed(about | asdict(found), summary.power_lines(found))
