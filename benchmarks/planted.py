@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,19 @@ FAULTS = [
         settings={"router_enabled": True, "router_documents": 2},
         usual={"top_k": 2},
     ),
+    Fault("abbreviated words", "words, top_k", {"mode": "lexical"}, broken="abbreviation"),
+    Fault("another word", "words, top_k", {"mode": "lexical"}, broken="another word"),
 ]
+# Words of the collections as others say them, chosen before any was tried.
+SAID = """
+cancer=carcinoma tumor=neoplasm children=kids doctors=physicians mice=rodents drug=medication
+drugs=medications heart=cardiac diet=nutrition death=mortality mortality=deaths risk=danger
+pregnancy=gestation obesity=overweight kidney=renal liver=hepatic brain=cerebral bone=skeletal
+salt=sodium protein=polypeptide exercise=workout fat=lipid cells=tissue infection=contagion
+remove=delete button=key photo=picture image=picture folder=directory phone=mobile video=movie
+screen=display knot=loop car=automobile paint=dye hair=locks nose=nostrils
+"""
+OTHERS = dict(pair.split("=") for pair in SAID.split())
 
 
 class FaultyParts(SearchParts):
@@ -191,6 +204,23 @@ def is_found(parts: SearchParts, params: SearchParams, path: str) -> bool:
     return any(chunk.path == path for one in passages for chunk in one.chunks)
 
 
+def said_otherwise(parts: SearchParts, how: str, query: str, path: str) -> str:
+    """Return the query with two of the document's words abbreviated, or one said otherwise."""
+    dataset, _, name = path.rpartition(":")
+    with parts.database.read() as connection:
+        document = find_by_path(connection, dataset, name)
+    assert document is not None
+    words, text = query.split(), " ".join(document.text.casefold().split())
+    for one, two in pairwise(words):
+        pair = f"{one} {two}".strip(".,?")
+        if how == "abbreviation" and min(len(one), len(two)) > 3 and pair.casefold() in text:
+            return query.replace(pair, f"{one[0]}{two[0]}".upper())
+    for one in words if how == "another word" else ():
+        if (other := OTHERS.get(one.casefold().strip(".,?"))) and one.casefold() in text:
+            return query.replace(one, other)
+    return query
+
+
 def try_fault(
     parts: SearchParts, fault: Fault, params: SearchParams, path: str
 ) -> tuple[bool, bool, Loss] | None:
@@ -202,13 +232,18 @@ def try_fault(
     if fault.broken == "reranker":
         settings |= {"rerank_blend": "replace", "rerank_candidates": 50}
     faulty = plant(parts.with_settings(settings), fault.broken)
-    wrong = replace(params, **fault.params)
-    if is_found(faulty, wrong, path):
+    query = said_otherwise(parts, fault.broken, params.query, f"{params.dataset}:{path}")
+    wrong = replace(params, **fault.params, query=query)
+    usual = replace(params, **fault.params)
+    if is_found(faulty, wrong, path) or (
+        query != params.query and not is_found(parts, usual, path)
+    ):
         return None
     loss = explain_loss(faulty, wrong, path)
     helped = False
     if (change := loss.change) is not None and change.rank is not None:
         after = faulty.with_settings(change.settings)
+        after.synonyms = [change.synonym] if change.synonym else []
         helped = is_found(after, replace(wrong, **change.params), path)
     return (loss.step or "") in fault.right.split(", "), helped, loss
 
@@ -347,15 +382,17 @@ def main() -> None:
     parser.add_argument("home", type=Path)
     parser.add_argument("golden", type=Path, nargs="+")
     parser.add_argument("--each", type=int, default=20, help="cases of each fault")
+    parser.add_argument("--fault", action="append", help="only this one; may be repeated")
     parser.add_argument("--verbose", action="store_true", help="print wrong ones")
     options = parser.parse_args()
     settings = load_settings(overrides={"home": options.home}).settings
-    cases, right, helped = Counter[str](), Counter[str](), Counter[str]()
+    cases, right, helped, lines = (Counter[str]() for _ in range(4))
 
     def count(name: str, is_right: bool, helps: bool, loss: Loss) -> None:
         cases[name] += 1
         right[name] += is_right
         helped[name] += helps
+        lines[name] += loss.change is not None and bool(loss.change.synonym)
         if options.verbose and not (is_right and helps):
             print("--", name, loss.step, loss.query[:60], loss.document, loss.change)
 
@@ -367,6 +404,8 @@ def main() -> None:
             random.Random(0).shuffle(queries)
             pairs = [(one.query, path) for one in queries for path in one.relevant]
             for fault in FAULTS:
+                if fault.name not in (options.fault or [fault.name]):
+                    continue
                 done = 0
                 for query, path in pairs[: TRIES * share]:
                     if done == share:
@@ -376,11 +415,11 @@ def main() -> None:
                     if tried is not None:
                         done += 1
                         count(fault.name, *tried)
-            for told in cut_and_missing(parts, golden.stem, pairs, share):
+            for told in () if options.fault else cut_and_missing(parts, golden.stem, pairs, share):
                 count(*told)
-    print(f"{'fault':26} cases  step right  change helps")
+    print(f"{'fault':26} cases  step right  change helps  of them a synonym")
     for name, total in cases.items():
-        print(f"{name:26} {total:5} {right[name]:11} {helped[name]:13}")
+        print(f"{name:26} {total:5} {right[name]:11} {helped[name]:13} {lines[name]:18}")
     total = cases.total()
     print(f"{'all':26} {total:5} {right.total() / total:11.1%} {helped.total() / total:13.1%}")
 

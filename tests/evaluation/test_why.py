@@ -82,6 +82,23 @@ def test_names_the_step_that_lost_a_document(
         assert (again.step, again.rank) == (None, loss.change.rank)
 
 
+@table("query, step, line")
+def test_a_missing_synonym_is_found_by_trying_and_its_line_brings_the_document_back(
+    service, query, step, line
+):
+    asked = SearchParams(query, dataset="notes", top_k=3)
+    loss = explain_loss(service.parts, asked, "leave.md")
+    assert (loss.step, loss.change.synonym) == (step, line)
+    assert f"Smallest change: the line {line!r} in synonyms.txt" in "".join(loss_lines(loss))
+    file = service.parts.settings.home / "synonyms.txt"
+    try:
+        file.write_text(f"{loss.change.synonym}\n")
+        assert explain_loss(service.parts, asked, "leave.md").rank == loss.change.rank
+    finally:
+        file.unlink()
+    assert explain_loss(service.parts, asked, "leave.md").rank is None
+
+
 def test_a_hidden_document_is_told_like_one_that_does_not_exist(tmp_path):
     (tmp_path / "notes").mkdir()
     for name, level in (("open.md", "public"), ("secret.md", "secret")):

@@ -41,14 +41,15 @@ class StepRank(NamedTuple):
 class Change:
     """One change, as people say it, and the place of the document with it.
 
-    ``params`` and ``settings`` are those of the search that found it; ``rank`` is ``None`` for a
-    change of the index, which was not tried.
+    ``params`` and ``settings`` are those of the search that found it, and ``synonym`` a line of
+    ``synonyms.txt``; ``rank`` is ``None`` for a change of the index, which was not tried.
     """
 
     text: str
     rank: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    synonym: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ those for the step come before others, small ones before large ones.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +56,7 @@ _UNREAD = "words first"  # the list of the fused passages that were read, sorted
 _DEEP = 1_000  # passages, the most that a search returns
 _STRETCHES, _STRETCH, _NEAR = 3, 200, 5  # of a passage, characters, and places to be found at
 _WORDS_TRIED, _SHORTEST = 12, 3
+_REPLACED, _LIKED, _DEVIATIONS = 3, 40, 3.0  # words of the query; wordings; above the mean likeness
 
 
 def explain_loss(
@@ -153,6 +155,7 @@ class _Try(NamedTuple):
     text: str
     params: dict[str, Any] = {}  # noqa: RUF012 - never changed
     settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    synonym: str = ""
 
 
 class _Look(NamedTuple):
@@ -204,12 +207,15 @@ class _Case:
         change = self._change(step, look) if tries and step is not None else None
         return Loss(request.query.original, self.document, step, look.rank, ranks, reason, change)
 
-    def look(self, settings: Mapping[str, Any] | None = None, **params: Any) -> _Look:
-        """Search with other settings and params."""
+    def look(
+        self, settings: Mapping[str, Any] | None = None, synonym: str = "", **params: Any
+    ) -> _Look:
+        """Search with other settings and params, and with a line of ``synonyms.txt``."""
         parts = self.parts
-        if settings:
-            parts = parts.with_settings(settings)
+        if settings or synonym:
+            parts = parts.with_settings(settings or {})
             parts.__dict__["query_vectors"] = self.parts.query_vectors  # with its cache
+            parts.synonyms = [synonym] if synonym else []
         found = find_passages(parts, replace(self.params, **params))
         ranks = {name: self._place(one) for name, one in found.stages.lists.items()}
         shown = [self._place(found.passages, {one.seq}) for one in self.wanted]
@@ -362,24 +368,28 @@ class _Case:
             place, size = look.of(leg), len(look.found.stages.lists.get(leg, ()))
             at = f"{place}" if place else f"not among the first {size}"
             told.append(f"by {_LEGS[leg]} {at}")
-        request = look.found.request
-        words = [one for one in _words(request.query.text) if one.casefold() not in _COMMON]
-        lacking = [one for one in dict.fromkeys(words) if not self._has(one)]
+        lacking = self._lacking(look.found.request)
         lacks = f"; its passages lack {', '.join(lacking)}" if lacking else ""
         return f"{', '.join(told)}{lacks}.".capitalize()
 
-    def _has(self, word: str) -> bool:
-        wanted = query_words(word)
-        return any(wanted.matches(one.text) for one in self.wanted)
+    def _lacking(self, request: SearchRequest) -> list[str]:
+        """Return the words of the query that its passages do not have."""
+        lacking = []
+        for word in dict.fromkeys(re.findall(r"\w{2,}", request.query.text)):
+            is_meant = len(word) >= _SHORTEST and word.casefold() not in _COMMON
+            form = query_words(word) if is_meant or word.isupper() else None
+            if form and not any(form.matches(one.text) for one in self.wanted):
+                lacking.append(word)
+        return lacking
 
     def _change(self, step: str, look: _Look) -> Change | None:
         """Return the first change that brings the document back."""
-        for text, params, settings in self._tries(step, look):
+        for text, params, settings, synonym in self._tries(step, look):
             if step == "passage":
                 return Change(text, None, params, settings)
             with suppress(CatalogError):  # these settings or this query do not allow the change
-                if (rank := self.look(settings, **params).rank) is not None:
-                    return Change(text, rank, params, settings)
+                if (rank := self.look(settings, synonym, **params).rank) is not None:
+                    return Change(text, rank, params, settings, synonym)
         return None
 
     def _deeper(self, factor: int) -> dict[str, Any]:
@@ -428,13 +438,16 @@ class _Case:
             yield from self._more_results(request.top_k, 2 * request.top_k)
         elif step in ("words", "meaning", "words and meaning"):
             yield from depths
+            yield from self._synonyms(request)
             yield from self._other_weights(look)
+            step = ""
         elif step == "fusion":
             if usual := self._usual_fusion():
                 yield _Try(_as_settings(usual), settings=usual)
             yield from self._other_weights(look)
+        yield from self._synonyms(request) if step else ()
         yield from self._other_words(request)
-        yield from self._other_weights(look)
+        yield from self._other_weights(look) if step else ()
         yield from self._more_results(request.top_k, _DEEP)
         if not request.rerank:
             yield _Try("rerank", {"rerank": True}, {"rerank_candidates": 20})
@@ -508,6 +521,30 @@ class _Case:
         for word in islice(dict.fromkeys((*of_name, *rare)), _WORDS_TRIED):
             yield _Try(f"the word {word!r} in the query", {"query": f"{self.params.query} {word}"})
 
+    def _synonyms(self, request: SearchRequest) -> Iterator[_Try]:
+        """Yield lines that make words of the query mean words of the best passage.
+
+        One abbreviates the other, or the passage lacks the word, and the embedding model finds it
+        far more like them than the others of the passage.
+        """
+        text, asked = self.wanted[0].text, request.query.text
+        lacking = [] if request.query.is_typed else self._lacking(request)
+        short = re.findall(r"\b[A-Z]{2,6}\b", text) if lacking else []
+        lines = [f"{run} = {one}" for one in dict.fromkeys(short) for run in _spelt(one, asked)]
+        words = re.findall(r"\w+", text.casefold())
+        likes = Counter(one for one in words if len(one) >= _SHORTEST and one not in _COMMON)
+        likes += Counter(" ".join(two) for two in pairwise(words) if likes.keys() >= {*two})
+        forms = [one for one, _ in likes.most_common(_LIKED)]
+        for word in lacking[:_REPLACED]:
+            lines += [f"{word} = {run}" for run in _spelt(word, text)]
+            with suppress(CatalogError):  # without a model, abbreviations alone
+                embed = partial(self.parts.query_vectors.embed, side="document")
+                alike = np.array([embed(one)[0] for one in forms]) @ embed(word)[0]
+                least = alike.mean() + _DEVIATIONS * alike.std()
+                lines += [f"{word} = {forms[at]}" for at in np.argsort(-alike) if alike[at] > least]
+        for line in dict.fromkeys(lines):
+            yield _Try(f"the line {line!r} in synonyms.txt", synonym=line)
+
 
 _WHOLE, _PART = 2, 1
 _DEPTHS = ("fts_top_k", "vector_top_k")
@@ -525,6 +562,15 @@ def _as_settings(settings: Mapping[str, Any]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _spelt(short: str, text: str) -> Iterator[str]:
+    """Yield the runs of words in a text whose first letters are those of an abbreviation."""
+    words = re.findall(r"\w+", text.casefold())
+    for at in range(len(words)):
+        run = words[at : at + len(short)]
+        if [one[0] for one in run] == [*short.casefold()]:
+            yield " ".join(run)
 
 
 def _words(text: str) -> list[str]:

@@ -74,6 +74,7 @@ class SearchParts:
         self.asks_server = self.rag.vector_engine == "qdrant" and self.rag.qdrant_url is not None
         self._expander: tuple[LanguageModel | None, Expander] | None = None
         self.on_stage: OnStage | None = None
+        self.synonyms: Sequence[str] = ()  # lines to try in addition to those of the home
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
         """Return the parts for other v2 settings; models are shared.

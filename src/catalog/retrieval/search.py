@@ -52,7 +52,7 @@ from catalog.retrieval.select import (
 )
 from catalog.retrieval.shape import explain_nothing, find_nearest, tell_searched, to_result
 from catalog.retrieval.snippets import Passage, find_snippet
-from catalog.retrieval.synonyms import SYNONYMS, with_synonyms
+from catalog.retrieval.synonyms import with_synonyms
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole
@@ -273,9 +273,7 @@ def _gather(
         kept = stages.lists["distinct"] = keep_distinct(kept) if request.distinct else kept
         return keep_few_of_each(kept, cap, shares_of(parts, kept, cap))
 
-    home, others = parts.settings.home, list[SubQuery]()
-    if mode != "vector" and (home / SYNONYMS).exists():
-        others = with_synonyms(home, query, stages)
+    others = [] if mode == "vector" else with_synonyms(parts, query, stages)
     if request.expand and query.is_typed:
         stages.skipped("expand", "the query is typed")
     added: list[SubQuery] | None = [] if query.is_typed or not request.expand else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from catalog.core.errors import ConfigError
 from catalog.core.query import ParsedQuery, SubQuery
-from catalog.retrieval.parts import StageLog
+from catalog.retrieval.parts import SearchParts, StageLog
 from catalog.store.lexical.languages import stop_words
 
 SYNONYMS = "synonyms.txt"
@@ -15,16 +16,18 @@ _MOST, _LONGEST = 10, 8  # other wordings of a query; words of a phrase
 _SIGNS = ".,;:?!()\"'"
 
 
-def read_synonyms(home: Path) -> dict[str, list[str]]:
-    """Return synonyms by word or phrase in lower case; :class:`ConfigError` names a wrong line."""
+def read_synonyms(home: Path, more: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return synonyms, also of ``more`` lines, by word or phrase in lower case.
+
+    Raises :class:`ConfigError`, which names a wrong line.
+    """
+    file = home / SYNONYMS
     try:
-        lines = (home / SYNONYMS).read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        return {}
+        lines = file.read_text(encoding="utf-8-sig").splitlines() if file.exists() else []
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {SYNONYMS} in the home: {error}") from error
     found: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate([*lines, *more], start=1):
         forms = [" ".join(one.split()) for one in re.split("[,=]", line)]
         if line.strip() and not line.startswith("#"):
             if line.count("=") != 1 or "" in forms:
@@ -36,12 +39,13 @@ def read_synonyms(home: Path) -> dict[str, list[str]]:
     return found
 
 
-def with_synonyms(home: Path, query: ParsedQuery, stages: StageLog) -> list[SubQuery]:
+def with_synonyms(parts: SearchParts, query: ParsedQuery, stages: StageLog) -> list[SubQuery]:
     """Return the query with each word or phrase replaced by its synonyms, in turn, and report it.
 
     A stop word, such as ``it``, is meant only in capitals. Typed parts stay as they are.
     """
-    synonyms, texts = {} if query.is_typed else read_synonyms(home), list[str]()
+    home, texts = parts.settings.home, list[str]()
+    synonyms = {} if query.is_typed else read_synonyms(home, parts.synonyms)
     words = query.lexical_text.split() if synonyms else []
     for at in range(len(words)):
         for end in range(at + 1, min(len(words), at + _LONGEST) + 1):
