@@ -45,6 +45,7 @@ Floats = npt.NDArray[np.float64]
 SEED = 51
 RESAMPLES = 2_000
 TRIED = {name: GROUPS[name] for name in ("fusion", "depth", "limit")}
+DRAWN = {name: group for name, group in GROUPS.items() if name != "rerank"}
 
 
 def main() -> None:
@@ -120,7 +121,7 @@ def print_false_adoptions(scores: Floats, draws: int) -> None:
                     drawn[setting] = scores[rows, asked]  # noqa: B023
                 return drawn[setting]  # noqa: B023
 
-            gain = left_out_gain(score)
+            gain = paired_test(score(()), cross_validate(score, DRAWN, count), resamples=RESAMPLES)
             gained += gain.difference > 0
             adopted += decide_outcome(gain) == "better"
         share = f"{adopted / draws:.1%}; a gain above 0 in {gained / draws:.0%}"

@@ -70,9 +70,21 @@ def test_scores_are_those_of_the_formula(database: Database, folder: Path) -> No
     #   score = ln 2 * 2 / (2 + 1.5)
     put(database, "notes", "a.md", "yeast water")
     [seq] = put(database, "notes", "b.md", "flour flour salt oil")
-    [hit] = engine_at(database, folder).search("flour", 5, WHOLE)
+    engine = engine_at(database, folder)
+    [hit] = engine.search("flour", 5, WHOLE)
     assert hit.seq == seq
     assert hit.score == pytest.approx(log(2) * 2 / 3.5, rel=1e-12)
+    # with other constants, the norm is 0.6 * (1 - 0.3 + 0.3 * 4 / 3) = 0.66
+    other = engine.weighted(0.6, 0.3)
+    assert other.search("flour", 5, WHOLE)[0].score == pytest.approx(log(2) * 2 / 2.66, rel=1e-12)
+    assert (engine.weighted(1.2, 0.75), engine.weighted(0.6, 0.3)) == (engine, other)
+    put(database, "notes", "c.md", "flour")  # norm 0.6 * (1 - 0.3 + 0.3 / (7 / 3))
+    assert {
+        round(one.score / log(1 + 1.5 / 2.5), 6) for one in other.search("flour", 5, WHOLE)
+    } == {
+        round(2 / (2 + 0.6 * (0.7 + 0.3 * 12 / 7)), 6),
+        round(1 / (1 + 0.6 * (0.7 + 0.3 * 3 / 7)), 6),
+    }
 
 
 def test_a_word_said_twice_in_the_query_counts_twice(database: Database, folder: Path) -> None:

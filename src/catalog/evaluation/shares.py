@@ -43,6 +43,7 @@ _BY_PREFIX = {
     "expansion": "expansion",
     "strong": "expansion",
     "lexical_engine": "words",
+    "bm25": "words",
     "vector_engine": "meaning",
     "embed_prefix": "meaning",
     "fts_top_k": "depth",

@@ -72,6 +72,10 @@ GROUPS: Groups = {
         *_fusions("rrf", 1.0, 0.5, 2.0, rrf_k=60, **_BONUSES),
         *_fusions("rrf", 1.0, 0.5, 2.0, rrf_k=10, **_BONUSES),
     ),
+    "words": [
+        {"bm25_k1": k1, "bm25_b": b}
+        for k1, b in ((0.6, 0.75), (1.8, 0.75), (1.2, 0.3), (1.2, 0.9), (0.6, 0.3))
+    ],
     "depth": [{"fts_top_k": depth, "vector_top_k": depth} for depth in (5, 20, 100)],
     "limit": [{"max_chunks_per_doc": limit} for limit in (1, 3, 0)],
     "rerank": [
@@ -114,7 +118,8 @@ class RecordedParts(SearchParts):
         engine = super().lexical(dataset)
 
         def search(text: str, k: int, restriction: Any) -> Hits:
-            key = engine.name, text, restriction, repr(restriction.filter)  # 1 equals True
+            how = engine.name, self.rag.bm25_k1, self.rag.bm25_b
+            key = how, text, restriction, repr(restriction.filter)  # 1 equals True
             return self._first(key, k, lambda depth: engine.search(text, depth, restriction))
 
         return _with(engine, search=search)

@@ -103,7 +103,8 @@ class SearchParts:
 
     def lexical(self, dataset: DatasetNames) -> LexicalEngine:
         """Return the lexical engine of the settings; a single one for several datasets."""
-        return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
+        engine = self.library.indexes.lexical(dataset, self.rag.lexical_engine)
+        return engine.weighted(self.rag.bm25_k1, self.rag.bm25_b)
 
     def vector(self, dataset: str) -> VectorEngine:
         """Return the vector engine of the settings; raises like ``Indexes.vector``."""

@@ -53,6 +53,10 @@ class LexicalEngine(Protocol):
         """Return the number of passages by language, "" if unknown; ``{}`` without detection."""
         return {}
 
+    def weighted(self, k1: float, b: float) -> LexicalEngine:  # noqa: ARG002
+        """Return the engine with these constants of BM25, itself if it has none to set."""
+        return self
+
     def refresh(self) -> None:
         """Save derived files, which makes searches faster; drop what a server has of no dataset."""
         return

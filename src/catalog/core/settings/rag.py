@@ -119,6 +119,8 @@ class RAGv2Settings(BaseSettings):
         20, "Depth of the vector leg, before overfetch; adaptive: at least 100.", (1, 1000)
     )
     fts_top_k: int = setting(20, "Depth of the lexical leg, likewise.", (1, 1000))
+    bm25_k1: float = setting(1.2, "Higher: a repeated word counts more (bm25).", (0.1, 10.0))
+    bm25_b: Share = setting(0.75, "Higher: words of long passages count less (bm25).")
     overfetch: int = setting(
         5, "Factor on both depths, so that fusion and the limit per document have enough.", (1, 100)
     )

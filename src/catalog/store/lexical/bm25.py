@@ -50,6 +50,7 @@ MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
 _DENSE = 4  # a term in at least one of 4 rows has an impact for each row: adding them is faster
 _LEAST_CACHE, _CACHE_PER_ROW = 2**24, 512  # bytes: 64 terms with an impact for each row
 _CORRECTIONS = 1_000  # misspelt words whose suggestions are cached
+_WEIGHTED = 4  # pairs of constants whose weights are kept
 _BATCH = 500  # passages read at a time
 _REPEATED = 0.4  # different terms of a query: logs have .04 to .4, ArguAna's arguments .47 to 1
 _BEGINNING = re.compile(  # admin*, and the first digits of a commit
@@ -161,14 +162,14 @@ class Words:
     A row is the place of a passage in ``seqs``, over all parts. Dead rows are never found.
     """
 
-    def __init__(self, stamp: Stamp, parts: Sequence[Part]) -> None:
+    def __init__(self, stamp: Stamp, parts: Sequence[Part], k1: float = K1, b: float = B) -> None:
         self.stamp, self.parts = stamp, parts or [build_part(())]
         columns = zip(*(part[:4] for part in self.parts), strict=True)
         self.seqs, self._live, lengths, languages = map(np.concatenate, columns)
         self._firsts = np.cumsum([0, *(len(part.seqs) for part in self.parts)]).tolist()
         self._size = int(self._live.sum())
         total = int(lengths[self._live].sum())
-        self._norms = K1 * (1 - B + B * lengths / (total / self._size if total else 1.0))
+        self._norms = k1 * (1 - b + b * lengths / (total / self._size if total else 1.0))
         counts = np.bincount(languages[self._live], minlength=len(LANGUAGES)).tolist()
         self.languages = {name: n for name, n in zip(LANGUAGES, counts, strict=True) if n}
         size = max(_LEAST_CACHE, _CACHE_PER_ROW * len(self.seqs))
@@ -372,18 +373,20 @@ class Bm25Engine(LexicalEngine):
 
     name = "bm25"
 
-    def __init__(self, *indexes: WordIndex) -> None:
+    def __init__(self, *indexes: WordIndex, k1: float = K1, b: float = B) -> None:
         self.indexes, self._database = indexes, indexes[0].database
+        self._is_usual = (k1, b) == (K1, B)
         names = tuple(index.dataset for index in indexes)
         self.dataset: DatasetNames = names if names[1:] else names[0]
         self._join = lru_cache(1)(
-            lambda *states: Words(NO_DATASET, [part for one in states for part in one.parts])
+            lambda *states: Words(NO_DATASET, [part for one in states for part in one.parts], k1, b)
         )
+        self._weighted = lru_cache(_WEIGHTED)(partial(Bm25Engine, *indexes))
 
     def at(self, connection: Connection) -> Words:
         """Return the words in the state that ``connection`` sees."""
         states = [index.at(connection) for index in self.indexes]
-        return self._join(*states) if len(states) > 1 else states[0]
+        return states[0] if len(states) == 1 and self._is_usual else self._join(*states)
 
     def _now(self) -> Words:
         with self._database.read() as connection:
@@ -422,6 +425,9 @@ class Bm25Engine(LexicalEngine):
         engines = [one for one in (self, *others) if isinstance(one, Bm25Engine)]
         return Bm25Engine(*(index for one in engines for index in one.indexes))
 
+    def weighted(self, k1: float, b: float) -> LexicalEngine:
+        return self if (k1, b) == (K1, B) else self._weighted(k1=k1, b=b)
+
     def refresh(self) -> None:
         for index in self.indexes:
             index.save()
@@ -431,6 +437,7 @@ class Bm25Engine(LexicalEngine):
 
     def close(self) -> None:
         self._join.cache_clear()
+        self._weighted.cache_clear()
         for index in self.indexes:
             index.close()
 
