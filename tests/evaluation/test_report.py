@@ -318,7 +318,6 @@ def test_values_missing_from_a_run_are_shown_as_missing():
     for row in (
         "Scope violations passages that filters forbid not known not known",
         "Low confidence answers flagged as doubtful not known not known",
-        "Temporal recall labelled moments found in the first 5 not known not known",
         "Stability queries with the same ranking when asked again 100 % 100 %",
         "Failed queries that raised an error 0 0",
     ):

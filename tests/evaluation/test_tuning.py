@@ -156,7 +156,7 @@ def test_a_set_that_cannot_decide_is_refused_with_what_it_lacks(library):
     service = Searcher(library)
     with pytest.raises(BlindComparisonError, match=r"24 answerable questions, .* label 1 more"):
         tuning.tune(service, asked(animals=ANIMALS[:24]), "zoo")
-    with pytest.raises(InputError, match=r"'rrf' is not tried; tried are bonus_first"):
+    with pytest.raises(InputError, match=r"'rrf' is not tried; tried are bm25_b"):
         tuning.tune(service, asked(), "zoo", keep=["rrf"])
 
 

@@ -46,10 +46,10 @@ class Change:
     """
 
     text: str
-    rank: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     synonym: str = ""
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,6 @@ whether all are among ten, and among a hundred. The others repeat one of them ne
 correction."""
 _ALIASES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
 SHOWN = 10  # passages of an answer that a person looks at
-TIMED_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ class RunScores:
     :data:`SPAN_METRICS` have only the queries for which they can be told, and are absent without.
     ``characters`` is the mean length of the first 10 passages together, ``None`` if unknown.
     Rates are shares of all queries, 0 to 1; ``None`` if the run does not have them.
-    ``exact_recall`` is recall@10 of documents over queries of kind exact. ``temporal_recall`` is
-    over queries whose labels have times: the share of labelled moments that overlap one of the
-    first 5 passages from the same document. ``scope_violations`` counts passages that a query's
-    filters forbid, including those that were cut for this reason.
+    ``exact_recall`` is recall@10 of documents over queries of kind exact. ``scope_violations``
+    counts passages that a query's filters forbid, including those that were cut for this reason.
     """
 
     name: str
@@ -99,7 +96,6 @@ class RunScores:
     stability: float | None
     scope_violations: int | None
     exact_recall: float | None
-    temporal_recall: float | None
     unanswerable: Unanswerable
     characters: float | None = None
 
@@ -146,7 +142,6 @@ def score_run(run: BackendRun, golden: GoldenSet, allowed: Allowed | None = None
         stability=_mean(stable),
         scope_violations=None if allowed is None else _violations(run, golden, allowed),
         exact_recall=_mean([per_query["R@10"][query] for query in exact]),
-        temporal_recall=_temporal_recall(run, golden.answerable),
         unanswerable=_unanswerable(run, golden.unanswerable),
         characters=_mean(lengths) if any(lengths) else None,
     )
@@ -295,21 +290,6 @@ def _violations(run: BackendRun, golden: GoldenSet, allowed: Allowed) -> int:
             count += run.outcomes[query.id].forbidden
             count += sum(hit.path not in paths for hit in answer.hits[:SHOWN])
     return count
-
-
-def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float | None:
-    overlaps: list[bool] = []
-    for query in queries:
-        answer = run.outcomes[query.id].answer
-        hits = answer.hits[:TIMED_SHOWN] if answer is not None else ()
-        for label in query.expected:
-            span = label.span
-            if label.grade > 0 and span is not None and span.time_start is not None:
-                group = [one for hit in hits for one in (hit, *hit.also_in)]
-                times = [hit.times for hit in group if hit.path == label.path]
-                wanted = (span.time_start, span.time_end)
-                overlaps.append(any(overlap(hit_times, wanted) for hit_times in times))
-    return _mean(overlaps)
 
 
 def overlap(

@@ -91,9 +91,9 @@ def explain_pipeline(
     step = _crossing(calls, ranks)
     deep = place(ask(query, max(_DEEP, top_k)))
     if deep is not None and step is None:
-        return Loss(*say, "top_k", None, tuple(ranks), "", Change(f"top_k={deep}", deep))
+        return Loss(*say, "top_k", None, tuple(ranks), "", Change(f"top_k={deep}", rank=deep))
     if step is not None:
-        change = None if deep is None else Change(f"top_k={deep}", deep)
+        change = None if deep is None else Change(f"top_k={deep}", rank=deep)
         return Loss(*say, step, None, tuple(ranks), "It had the document, and left it out.", change)
     words = [] if found is None else re.findall(r"\w+", found.text)[:_PROBE]
     if words and place(ask(" ".join(words), _DEEP)) is None:

@@ -21,7 +21,6 @@ from catalog.evaluation.report_charts import (
     delta_side,
     interval_axis,
     interval_mark,
-    mean_axis,
     mean_mark,
     trade_chart,
 )
@@ -90,8 +89,8 @@ def build_systems_page(systems: SystemsComparison, created: datetime) -> View:
         name: mean_interval([*one.per_query[PRIMARY].values()])
         for name, one in systems.scores.items()
     }
-    axis = mean_axis(spans.values())
-    pair_axis = interval_axis(pair.test for pair in systems.pairs)
+    axis = interval_axis(spans.values(), sign="")
+    pair_axis = interval_axis(pair.test.interval for pair in systems.pairs)
     return {
         "systems": systems,
         "first": first,
@@ -123,8 +122,8 @@ def build_page(
     anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
     before, after = comparison.baseline, comparison.candidate
     runs = (before, after)
-    axis = interval_axis(row.test for row in comparison.metrics)
-    strata_axis = interval_axis(stratum.test for stratum in comparison.strata)
+    axis = interval_axis(row.test.interval for row in comparison.metrics)
+    strata_axis = interval_axis(stratum.test.interval for stratum in comparison.strata)
     losses = [delta for delta in comparison.deltas if delta.delta < -TIE][:LARGEST]
     wins = [delta for delta in reversed(comparison.deltas) if delta.delta > TIE][:LARGEST]
     shown = {delta.query.id for delta in (*losses, *wins)}

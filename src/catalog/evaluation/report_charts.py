@@ -48,11 +48,12 @@ class Axis:
         )
 
 
-def interval_axis(tests: Iterable[PairedTest]) -> Axis:
-    """Return an axis wide enough for all intervals and for zero."""
-    ends = [0.0, *(end for test in tests for end in (test.interval.low, test.interval.high))]
+def interval_axis(intervals: Iterable[Interval], sign: str = "+") -> Axis:
+    """Return an axis wide enough for all intervals, and with a sign for zero."""
+    ends = [0.0] if sign == "+" else []
+    ends += [end for one in intervals for end in (one.low, one.high)]
     margin = 0.06 * (max(ends) - min(ends)) or 0.01
-    return Axis(min(ends) - margin, max(ends) + margin)
+    return Axis(min(ends) - margin, max(ends) + margin, sign)
 
 
 def interval_mark(test: PairedTest, axis: Axis, is_sure: bool) -> View:
@@ -68,13 +69,6 @@ def interval_mark(test: PairedTest, axis: Axis, is_sure: bool) -> View:
             f"from {format_difference(low)} to {format_difference(high)}"
         ),
     }
-
-
-def mean_axis(intervals: Iterable[Interval]) -> Axis:
-    """Return an axis wide enough for all intervals of means."""
-    ends = [end for one in intervals for end in (one.low, one.high)]
-    margin = 0.06 * (max(ends) - min(ends)) or 0.01
-    return Axis(min(ends) - margin, max(ends) + margin, "")
 
 
 def mean_mark(mean: float, interval: Interval, axis: Axis) -> View:

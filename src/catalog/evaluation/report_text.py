@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,14 @@ def _finalize(value: object) -> object:
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     return make_showable(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table: the first and the last column set left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others, last in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:-1], strict=True))
+        yield "  ".join((first.ljust(widths[0]), *cells, last)).rstrip()
 
 
 def shorten(text: str, limit: int = EXCERPT_CHARS) -> str:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from catalog.core.errors import InputError
 from catalog.core.filters import And, parse_filters
 from catalog.core.user_search import Ranking
-from catalog.evaluation.backends import V2_MODES, SearchBackend, V2Backend, parse_changes
+from catalog.evaluation.backends import V2_MODES, V2Backend, parse_changes
 from catalog.evaluation.metrics import PRIMARY, score_run
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import Interval, bootstrap_interval
@@ -217,34 +217,29 @@ def _differ(name: str, *sides: Mapping[str, Any]) -> bool:
     return sides[0].get(name) != sides[1].get(name)
 
 
-class _Mix(SearchBackend):
+class _Mix(V2Backend):
     """A search with some stages of the candidate; without any leg it finds nothing."""
 
     def __init__(
         self, service: Searcher, mix: frozenset[str], stages: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        self.mix, self.name = mix, " + ".join(sorted(mix)) or "baseline"
-        self.dataset = str(stages["index"]["dataset"])
+        self.mix, self.dataset = mix, str(stages["index"]["dataset"])
         self._filters = stages.get("filters", {}).get("filters")
-        legs = [leg for stage, leg in _LEGS.items() if "off" not in stages.get(stage, {})]
+        self._legs = [leg for stage, leg in _LEGS.items() if "off" not in stages.get(stage, {})]
         settings = {name: it for one in stages.values() for name, it in one.items()}
         for name in ("dataset", "off", "filters"):
             settings.pop(name, None)
-        mode: Any = legs[0] if len(legs) == 1 else "hybrid"
-        chosen = service.with_settings(settings)
-        self._search = V2Backend(self.name, chosen, mode) if legs else None
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Return the identity of the search."""
-        return {} if self._search is None else self._search.identity
+        mode: Any = self._legs[0] if len(self._legs) == 1 else "hybrid"
+        super().__init__(
+            " + ".join(sorted(mix)) or "baseline", service.with_settings(settings), mode
+        )
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search with the query's filters and its own."""
-        if self._search is None:
+        if not self._legs:
             return Ranking(())
         if self._filters:
             both = (parse_filters(self._filters), parse_filters(query.filters))
             tree = And(tuple(one for one in both if one is not None))
             query = query.model_copy(update={"filters": tree})
-        return self._search.search(query, dataset=dataset, top_k=top_k)
+        return super().search(query, dataset=dataset, top_k=top_k)

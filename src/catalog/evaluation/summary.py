@@ -14,7 +14,7 @@ from catalog.evaluation.comparison import PipelineComparison, SystemsComparison,
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.losses import golden_loss_dict, golden_loss_lines
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, SHOWN_SPAN_METRICS, RunScores
-from catalog.evaluation.report_text import shorten
+from catalog.evaluation.report_text import aligned, shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
 from catalog.evaluation.significance import (
     Interval,
@@ -26,6 +26,8 @@ from catalog.evaluation.significance import (
 )
 from catalog.store.eval_runs import EvalRun
 
+_NAME = 24  # characters of a search's name over a column
+
 
 def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
     """Yield the verdict, then metrics, strata, cost, and the largest wins and losses."""
@@ -36,18 +38,26 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
         yield f"! {warning}"
     before, after = comparison.baseline_scores, comparison.candidate_scores
     yield ""
-    heads = _heads(before.name, after.name)
-    yield _row("metric", *heads, "difference", "95 % interval", "p / Holm", "w/t/l")
+    is_short = max(len(before.name), len(after.name)) <= _NAME
+    heads = (before.name, after.name) if is_short else ("baseline", "candidate")
+    rows = [("metric", *heads, *_TEST, "p / Holm", "")]
     for row in comparison.metrics:
         test = row.mcnemar
-        mcnemar = "" if test is None else f"  McNemar {test.gained}:{test.lost} {_p(test.p)}"
-        if row.test.n < comparison.primary.n:
-            mcnemar = f"  n = {row.test.n}"
-        yield _test_row(row.metric, row.test, f"{_p(row.test.p)}/{_p(row.adjusted_p)}") + mcnemar
+        more = "" if test is None else f"McNemar {test.gained}:{test.lost} {_p(test.p)}"
+        more = f"n = {row.test.n}" if row.test.n < comparison.primary.n else more
+        p = f"{_p(row.test.p)}/{_p(row.adjusted_p)}"
+        rows.append((row.metric, *_means(row.test), *_test(row.test), p, more))
+    yield from aligned(rows)
     yield ""
-    yield _row(PRIMARY, *heads, "difference", "95 % interval", "n", "")
-    for stratum in comparison.strata:
-        yield _test_row(stratum.name, stratum.test, str(stratum.test.n), stratum.outcome)
+    yield from aligned(
+        [
+            (PRIMARY, *heads, *_TEST, "n", ""),
+            *(
+                (one.name, *_means(one.test), *_test(one.test), str(one.test.n), one.outcome)
+                for one in comparison.strata
+            ),
+        ]
+    )
     yield ""
     for scores in (before, after):
         yield _cost_line(scores)
@@ -89,27 +99,20 @@ def systems_lines(systems: SystemsComparison) -> Iterator[str]:
     for warning in systems.warnings:
         yield f"! {warning}"
     shown = [row.metric for row in systems.comparisons[0].metrics if row.metric != PRIMARY]
-    width = max(map(len, systems.scores)) + 2
-    heads = "".join(f"{name:>{max(10, len(name) + 1)}}" for name in shown)
-    yield ""
-    yield f"{'':{width}}{PRIMARY:>8} {'95 % interval':>16}  {'group':8}{heads}"
+    rows = [("", PRIMARY, "95 % interval", "group", *shown)]
     for name, scores in systems.scores.items():
-        interval = mean_interval([*scores.per_query[PRIMARY].values()])
-        told = (f"{scores.means[one]:.3f}" if one in scores.means else "–" for one in shown)
-        pairs = zip(shown, told, strict=True)
-        cells = "".join(f"{cell:>{max(10, len(head) + 1)}}" for head, cell in pairs)
-        yield (
-            f"{name:{width}}{scores.means[PRIMARY]:8.3f} [{interval.low:.3f}, "
-            f"{interval.high:.3f}]  {group_letters(systems, name):8}{cells}"
-        )
+        interval = _interval(mean_interval([*scores.per_query[PRIMARY].values()]))
+        cells = _cells(scores.means, (PRIMARY, *shown))
+        rows.append((name, cells[0], interval, group_letters(systems, name), *cells[1:]))
+    yield ""
+    yield from aligned(rows)
     yield "Searches that share a letter cannot be told apart."
     yield ""
-    both = [f"{pair.candidate} − {pair.baseline}" for pair in systems.pairs]
-    width = max(map(len, both)) + 1
-    yield f"{'':{width}}{'difference':>12}{'95 % interval':>20}{'p / Holm':>13}  w/t/l"
-    for names, pair in zip(both, systems.pairs, strict=True):
-        row = _test_row("", pair.test, f"{_p(pair.test.p)}/{_p(pair.adjusted_p)}")
-        yield f"{names:{width}}{row[34:]}" + ("" if pair.differ else "  not told apart")
+    rows = [("", *_TEST, "p / Holm", "")]
+    for pair in systems.pairs:
+        names, p = f"{pair.candidate} − {pair.baseline}", f"{_p(pair.test.p)}/{_p(pair.adjusted_p)}"
+        rows.append((names, *_test(pair.test), p, "" if pair.differ else "not told apart"))
+    yield from aligned(rows)
     yield ""
     yield from map(_cost_line, systems.scores.values())
 
@@ -198,21 +201,14 @@ def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterat
     yield f"{first.golden} on {first.dataset}: {queries}, {first.top_k} deep"
     spans = [one for one in SHOWN_SPAN_METRICS if any(one in run.scores for run in runs)]
     shown = [*SHOWN_METRICS[1:], *spans]
-    heads = "".join(f"{name:>{max(10, len(name) + 1)}}" for name in shown)
-    yield f"{'':24}{PRIMARY:>24}{heads}{'p95 ms':>9}"
+    rows = [("", PRIMARY, "95 % interval", *shown, "p95 ms")]
     for run in runs:
-        means = run.summary["metrics"]
-        interval = _mean_interval(run)
-        if PRIMARY not in means:
-            yield f"{run.backend[:24]:24} no answerable query to measure"
-            continue
-        told = (f"{means[one]:.3f}" if one in means else "–" for one in shown)
-        pairs = zip(shown, told, strict=True)
-        cells = "".join(f"{cell:>{max(10, len(name) + 1)}}" for name, cell in pairs)
-        yield (
-            f"{run.backend[:24]:24}{means.get(PRIMARY, 0):9.3f} [{interval.low:.3f}, "
-            f"{interval.high:.3f}]{cells}{_p95(run):>9}"
-        )
+        cells = _cells(run.summary["metrics"], (PRIMARY, *shown))
+        latency = run.summary["latency"]
+        p95 = "–" if latency is None else f"{latency['p95']:.1f}"
+        ends = _interval(_mean_interval(run)) if run.scores[PRIMARY] else "no answerable query"
+        rows.append((run.backend, cells[0], ends, *cells[1:], p95))
+    yield from aligned(rows)
     for other, test in _against_last(runs):
         yield (
             f"{runs[-1].backend} − {other.backend}: {PRIMARY} {test.difference:+.4f} "
@@ -316,9 +312,10 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
         yield "same configuration and code; the corpus or the depth changed"
     for name, (old, new) in difference.changed.items():
         yield f"  {name}: {shorten(str(old), 40)} → {shorten(str(new), 40)}"
-    yield _row("metric", "before", "after", "difference", "95 % interval", "p (Holm)", "w/t/l")
+    rows = [("metric", "before", "after", *_TEST, "p (Holm)")]
     for metric, test in difference.tests.items():
-        yield _test_row(metric, test, _p(difference.adjusted[metric]))
+        rows.append((metric, *_means(test), *_test(test), _p(difference.adjusted[metric])))
+    yield from aligned(rows)
 
 
 def diff_dict(difference: RunDifference) -> dict[str, Any]:
@@ -355,23 +352,26 @@ def _cost_line(scores: RunScores) -> str:
     return f"{scores.name}: " + "; ".join(parts)
 
 
-def _row(
-    name: str, before: str, after: str, difference: str, interval: str, p: str, rest: str
-) -> str:
-    return f"{name:14}{before[:9]:>10}{after[:9]:>10}{difference:>12}{interval:>20}{p:>13}  {rest}"
+_TEST = ("difference", "95 % interval", "w/t/l")
 
 
-def _test_row(name: str, test: PairedTest, last: str, rest: str = "") -> str:
+def _means(test: PairedTest) -> tuple[str, str]:
+    return f"{test.baseline_mean:.3f}", f"{test.candidate_mean:.3f}"
+
+
+def _test(test: PairedTest) -> tuple[str, str, str]:
+    """Return the cells of :data:`_TEST`."""
     count = test.wins_ties_losses
-    return _row(
-        name,
-        f"{test.baseline_mean:.3f}",
-        f"{test.candidate_mean:.3f}",
-        f"{test.difference:+.3f}",
-        f"[{test.interval.low:+.3f}, {test.interval.high:+.3f}]",
-        last,
-        rest or f"{count.wins}/{count.ties}/{count.losses}",
-    )
+    ends = f"[{test.interval.low:+.3f}, {test.interval.high:+.3f}]"
+    return f"{test.difference:+.3f}", ends, f"{count.wins}/{count.ties}/{count.losses}"
+
+
+def _cells(means: Mapping[str, float], metrics: Sequence[str]) -> list[str]:
+    return [f"{means[one]:.3f}" if one in means else "–" for one in metrics]
+
+
+def _interval(of: Interval) -> str:
+    return f"[{of.low:.3f}, {of.high:.3f}]"
 
 
 def _mean_interval(run: EvalRun) -> Interval:
@@ -381,16 +381,6 @@ def _mean_interval(run: EvalRun) -> Interval:
 
 def _p(p: float) -> str:
     return "<.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _heads(before: str, after: str) -> tuple[str, str]:
-    """Return the names, or their roles where a name is too long for its column."""
-    return (before, after) if max(len(before), len(after)) <= 9 else ("baseline", "candidate")
-
-
-def _p95(run: EvalRun) -> str:
-    latency = run.summary["latency"]
-    return "–" if latency is None else f"{latency['p95']:.1f}"
 
 
 def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

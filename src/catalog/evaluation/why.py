@@ -104,7 +104,7 @@ def explain_golden(
     searches for each lost document, or a few if it ``tries`` no changes. A query's share of a step
     is that of its relevant documents.
     """
-    losses, found, steps = list[Loss](), list[float](), list[dict[str, float]]()
+    losses, found, steps = list[Loss](), list[float](), list[Counter[str | None]]()
     if isinstance(params.dataset, str):
         golden = with_words(golden, parts.database, params.dataset)
     documents, asked = 0, golden.answerable
@@ -116,19 +116,15 @@ def explain_golden(
             for label in query.expected
             if label.grade > 0
         ]
-        lost, by_step = [one for one in told if one.step is not None], dict[str, float]()
-        for one in lost:
-            assert one.step is not None
-            by_step[one.step] = by_step.get(one.step, 0.0) + 1 / len(told)
-        losses += (replace(one, id=query.id) for one in lost)
+        losses += (replace(one, id=query.id) for one in told if one.step is not None)
+        steps.append(by_step := Counter(one.step for one in told))
         documents += len(told)
-        found.append(1 - len(lost) / len(told))
-        steps.append(by_step)
+        found.append(by_step[None] / len(told))
         progress.advance(1, "explaining")
     shares = []
     for step in STEPS:
         if count := sum(one.step == step for one in losses):
-            values = [by_step.get(step, 0.0) for by_step in steps]
+            values = [by_step[step] / by_step.total() for by_step in steps]
             mean = float(np.mean(values))
             shares.append(LossShare(step, count, mean, bootstrap_interval(values)))
     shares.sort(key=lambda one: -one.share)
@@ -149,13 +145,6 @@ def _why_missing(
         reason = f"{name} is in {root}, and the last run did not index it."
         return reason, Change(f"run 'catalog index update --dataset {dataset}'")
     return str(error), None
-
-
-class _Try(NamedTuple):
-    text: str
-    params: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    synonym: str = ""
 
 
 class _Look(NamedTuple):
@@ -384,12 +373,13 @@ class _Case:
 
     def _change(self, step: str, look: _Look) -> Change | None:
         """Return the first change that brings the document back."""
-        for text, params, settings, synonym in self._tries(step, look):
+        for change in self._tries(step, look):
             if step == "passage":
-                return Change(text, None, params, settings)
+                return change
             with suppress(CatalogError):  # these settings or this query do not allow the change
-                if (rank := self.look(settings, synonym, **params).rank) is not None:
-                    return Change(text, rank, params, settings, synonym)
+                rank = self.look(change.settings, change.synonym, **change.params).rank
+                if rank is not None:
+                    return replace(change, rank=rank)
         return None
 
     def _deeper(self, factor: int) -> dict[str, Any]:
@@ -403,37 +393,37 @@ class _Case:
         named = (name for name in fields if name in _FUSION)
         return {it: fields[it].default for it in named if getattr(rag, it) != fields[it].default}
 
-    def _tries(self, step: str, look: _Look) -> Iterator[_Try]:
+    def _tries(self, step: str, look: _Look) -> Iterator[Change]:
         rag, request = self.parts.rag, look.found.request
         each = [self._deeper(factor) for factor in (2, 4, 10, 20)]
-        depths = [_Try(_as_settings(one), settings=one) for one in each]
+        depths = [Change(_as_settings(one), settings=one) for one in each]
         if step == "filter":
             yield from self._fewer_conditions(request)
         elif step == "passage":
             yield self._longer_passages()
             return
         elif step == "route":
-            yield _Try("router_enabled=false", settings={"router_enabled": False})
+            yield Change("router_enabled=false", settings={"router_enabled": False})
         elif step == "recency":
-            yield _Try("recency_half_life_days=0", {"recency_half_life_days": 0.0})
+            yield Change("recency_half_life_days=0", {"recency_half_life_days": 0.0})
         elif step == "keyword":
-            yield _Try("chunk_selection=fused", settings={"chunk_selection": "fused"})
+            yield Change("chunk_selection=fused", settings={"chunk_selection": "fused"})
         elif step == "limit":
             for cap in (*range(rag.max_chunks_per_doc + 1, 11), 0):
-                yield _Try(f"max_chunks_per_doc={cap}", settings={"max_chunks_per_doc": cap})
+                yield Change(f"max_chunks_per_doc={cap}", settings={"max_chunks_per_doc": cap})
         elif step == "rerank":
             for weight in (0.5, 0.25) if rag.rerank_blend == "linear" else ():
                 share = round(rag.rerank_weight * weight, 3)
-                yield _Try(f"rerank_weight={share}", settings={"rerank_weight": share})
-            yield _Try("without reranking", {"rerank": False})
+                yield Change(f"rerank_weight={share}", settings={"rerank_weight": share})
+            yield Change("without reranking", {"rerank": False})
         elif step == "threshold":
             least = self.look(similarity_threshold=0.0, top_k=_DEEP).found.passages
             mine = [one.relevance or 0.0 for one in least if not self.seqs.isdisjoint(_seqs(one))]
             lower = int(100 * max(mine, default=0.0)) / 100
-            yield _Try(f"similarity_threshold={lower}", {"similarity_threshold": lower})
+            yield Change(f"similarity_threshold={lower}", {"similarity_threshold": lower})
         elif step == "token budget":
             for size in (2 * rag.token_budget, 4 * rag.token_budget, 0):
-                yield _Try(f"token_budget={size}", settings={"token_budget": size})
+                yield Change(f"token_budget={size}", settings={"token_budget": size})
         elif step == "top_k":
             yield from self._more_results(request.top_k, 2 * request.top_k)
         elif step in ("words", "meaning", "words and meaning"):
@@ -443,17 +433,17 @@ class _Case:
             step = ""
         elif step == "fusion":
             if usual := self._usual_fusion():
-                yield _Try(_as_settings(usual), settings=usual)
+                yield Change(_as_settings(usual), settings=usual)
             yield from self._other_weights(look)
         yield from self._synonyms(request) if step else ()
         yield from self._other_words(request)
         yield from self._other_weights(look) if step else ()
         yield from self._more_results(request.top_k, _DEEP)
         if not request.rerank:
-            yield _Try("rerank", {"rerank": True}, {"rerank_candidates": 20})
+            yield Change("rerank", {"rerank": True}, {"rerank_candidates": 20})
         yield from depths
 
-    def _fewer_conditions(self, request: SearchRequest) -> Iterator[_Try]:
+    def _fewer_conditions(self, request: SearchRequest) -> Iterator[Change]:
         given = {name: getattr(self.params, name) for name in _CONDITIONS}
         given = {name: value for name, value in given.items() if value is not None}
         tree = parse_filters(given.get("filters"))
@@ -464,47 +454,47 @@ class _Case:
                 if isinstance(left_out, Condition)
                 else "one condition"
             )
-            yield _Try(f"without {told}", {"filters": kept})
+            yield Change(f"without {told}", {"filters": kept})
         for name, value in given.items():
-            yield _Try(f"without {name}={value}", {name: None})
+            yield Change(f"without {name}={value}", {name: None})
         plain = request.query.original
         for word in request.query.exclusions:
             plain = re.sub(rf'(?:\S*[-\u2212]"?|\bNOT\s+"?){re.escape(word)}"?', " ", plain)
         if plain != request.query.original:
-            yield _Try("without the excluded words", {"query": " ".join(plain.split())})
+            yield Change("without the excluded words", {"query": " ".join(plain.split())})
         if request.query.required:
-            yield _Try("without the quotes", {"query": re.sub(r'["“”„«»]', " ", plain)})
-        yield _Try("without any condition", dict.fromkeys(given))
+            yield Change("without the quotes", {"query": re.sub(r'["“”„«»]', " ", plain)})
+        yield Change("without any condition", dict.fromkeys(given))
 
-    def _longer_passages(self) -> _Try:
+    def _longer_passages(self) -> Change:
         """Return the overlap at which neighbouring passages hold the quoted words whole."""
         counter, rag = self.parts.library.model.encoder.counter, self.parts.rag
         joint = sum(len(counter.spans(one.text)) for one in self.wanted)
         overlap_ = min(joint, 4096)
         size = max(rag.chunk_size, 2 * overlap_ + 1)
         settings = {"chunk_overlap": overlap_, "chunk_size": min(size, 8192)}
-        return _Try(f"index again with {_as_settings(settings)}", settings=settings)
+        return Change(f"index again with {_as_settings(settings)}", settings=settings)
 
-    def _more_results(self, least: int, most: int) -> Iterator[_Try]:
+    def _more_results(self, least: int, most: int) -> Iterator[Change]:
         rank = self.look(top_k=min(most, _DEEP)).rank
         if rank is not None and rank > least:
-            yield _Try(f"top_k={rank}", {"top_k": rank})
+            yield Change(f"top_k={rank}", {"top_k": rank})
 
-    def _other_weights(self, look: _Look) -> Iterator[_Try]:
+    def _other_weights(self, look: _Look) -> Iterator[Change]:
         """Yield more weight for the leg that has the document, in steps; at last, it alone."""
         if (mode := look.found.request.mode) != "hybrid":
             for other in ("hybrid", *(leg for leg in _LEGS if leg != mode)):
-                yield _Try(f"mode {other}", {"mode": other})
+                yield Change(f"mode {other}", {"mode": other})
             return
         places = {leg: look.of(leg) or _DEEP for leg in _LEGS}
         leg = min(places, key=places.__getitem__)
         name = "lexical_weight" if leg == "vector" else "vector_weight"
         for factor in (0.5, 0.25, 0.1):
             weight = round(getattr(self.parts.rag, name) * factor, 3)
-            yield _Try(f"{name}={weight}", settings={name: weight})
-        yield _Try(f"mode {leg}", {"mode": leg})
+            yield Change(f"{name}={weight}", settings={name: weight})
+        yield Change(f"mode {leg}", {"mode": leg})
 
-    def _other_words(self, request: SearchRequest) -> Iterator[_Try]:
+    def _other_words(self, request: SearchRequest) -> Iterator[Change]:
         """Yield the query with one of the document's headings' words, or rarest words."""
         if request.query.is_typed:
             return
@@ -519,9 +509,11 @@ class _Case:
         rare = [word for _, word in sorted(known, key=lambda pair: pair[0])]
         of_name = [word for _, word in known if word in named[: len(_words(one.title))]]
         for word in islice(dict.fromkeys((*of_name, *rare)), _WORDS_TRIED):
-            yield _Try(f"the word {word!r} in the query", {"query": f"{self.params.query} {word}"})
+            yield Change(
+                f"the word {word!r} in the query", {"query": f"{self.params.query} {word}"}
+            )
 
-    def _synonyms(self, request: SearchRequest) -> Iterator[_Try]:
+    def _synonyms(self, request: SearchRequest) -> Iterator[Change]:
         """Yield lines that make words of the query mean words of the best passage.
 
         One abbreviates the other, or the passage lacks the word, and the embedding model finds it
@@ -543,7 +535,7 @@ class _Case:
                 least = alike.mean() + _DEVIATIONS * alike.std()
                 lines += [f"{word} = {forms[at]}" for at in np.argsort(-alike) if alike[at] > least]
         for line in dict.fromkeys(lines):
-            yield _Try(f"the line {line!r} in synonyms.txt", synonym=line)
+            yield Change(f"the line {line!r} in synonyms.txt", synonym=line)
 
 
 _WHOLE, _PART = 2, 1
