@@ -31,6 +31,8 @@ FEW_JUDGED = 0.25  # share of the first 10 documents
 DEPTH_OF_METRICS = 100
 SUCCESSES = ("Success@1", "Success@3", "Success@5")
 
+QueryScores = Mapping[str, Mapping[str, float]]
+"""Scores by metric and query."""
 Outcome = Literal["better", "worse", "no difference", "too few to tell"]
 
 
@@ -97,7 +99,8 @@ class PipelineComparison:
 
     def differences(self, metric: str) -> npt.NDArray[np.float64]:
         """Return candidate minus baseline, for each answerable query that has it in both runs."""
-        before, after = map(np.array, _columns(self.baseline_scores, self.candidate_scores, metric))
+        scores = self.baseline_scores.per_query, self.candidate_scores.per_query
+        before, after = map(np.array, shared_columns(*scores, metric))
         differences: npt.NDArray[np.float64] = after - before
         return differences
 
@@ -162,9 +165,9 @@ def compare_systems(
         compare_runs(runs[0], run, golden, allowed, metrics=metrics) for run in runs[1:]
     )
     scores = [several[0].baseline_scores, *(one.candidate_scores for one in several)]
+    by = {one.name: one.per_query for one in scores}
     tests = {
-        (before.name, after.name): paired_test(*_columns(before, after, PRIMARY))
-        for before, after in combinations(scores, 2)
+        (a, b): paired_test(*shared_columns(by[a], by[b], PRIMARY)) for a, b in combinations(by, 2)
     }
     adjusted = holm({str(pair): test.p for pair, test in tests.items()})
     pairs = tuple(Pair(*pair, test, adjusted[str(pair)]) for pair, test in tests.items())
@@ -308,7 +311,8 @@ def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> N
 def _metric_rows(
     baseline: RunScores, candidate: RunScores, metrics: Iterable[str]
 ) -> tuple[MetricRow, ...]:
-    columns = {name: _columns(baseline, candidate, name) for name in metrics}
+    scores = baseline.per_query, candidate.per_query
+    columns = {name: shared_columns(*scores, name) for name in metrics}
     tests = {name: paired_test(*both) for name, both in columns.items() if both[0]}
     adjusted: dict[str, float] = {}
     for is_of_spans in (False, True):
@@ -349,11 +353,11 @@ def _column(scores: RunScores, metric: str, queries: Iterable[str] | None = None
     return [values[query] for query in (values if queries is None else queries)]
 
 
-def _columns(
-    baseline: RunScores, candidate: RunScores, metric: str
+def shared_columns(
+    baseline: QueryScores, candidate: QueryScores, metric: str
 ) -> tuple[list[float], list[float]]:
-    """Return the scores of the queries that both have."""
-    before, after = (scores.per_query.get(metric, {}) for scores in (baseline, candidate))
+    """Return the scores in a metric of the queries that both have."""
+    before, after = (scores.get(metric, {}) for scores in (baseline, candidate))
     shared = [query for query in before if query in after]
     return [before[query] for query in shared], [after[query] for query in shared]
 

@@ -13,6 +13,7 @@ from catalog.core.errors import InputError
 from catalog.core.settings.loading import flatten
 from catalog.core.text import storable
 from catalog.evaluation.answer_metrics import COMPARED
+from catalog.evaluation.comparison import shared_columns
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import QUALITY, SHOWN_METRICS, RunScores
 from catalog.evaluation.runs import BackendRun
@@ -125,14 +126,10 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
             f"{before.id} and {after.id} have different queries or labels ({before.golden}, "
             f"{after.golden}) and cannot be compared"
         )
-    tests = {}
     is_of_answers = bool(before.answers and after.answers)
-    for metric in (*SHOWN_METRICS[:-1], *COMPARED) if is_of_answers else QUALITY:
-        values, others = before.scores.get(metric, {}), after.scores.get(metric, {})
-        if shared := [query for query in values if query in others]:
-            tests[metric] = paired_test(
-                [values[query] for query in shared], [others[query] for query in shared]
-            )
+    metrics = (*SHOWN_METRICS[:-1], *COMPARED) if is_of_answers else QUALITY
+    columns = {metric: shared_columns(before.scores, after.scores, metric) for metric in metrics}
+    tests = {metric: paired_test(*both) for metric, both in columns.items() if both[0]}
     changed = changed_settings(before.identity, after.identity)
     adjusted = holm({metric: test.p for metric, test in tests.items()}) if tests else {}
     return RunDifference(before, after, changed, tests, adjusted)

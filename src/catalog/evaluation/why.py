@@ -32,7 +32,7 @@ from catalog.core.params import SearchParams
 from catalog.core.scope import Scope
 from catalog.evaluation.golden import with_words
 from catalog.evaluation.losses import STEPS, Change, GoldenLosses, Loss, LossShare, StepRank
-from catalog.evaluation.metrics import overlap
+from catalog.evaluation.metrics import contains_words, overlap
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.library.get import resolve_documents
 from catalog.retrieval.query_words import query_words
@@ -230,7 +230,7 @@ class _Case:
 
     def _holds(self, chunk: Chunk, span: Span | None) -> int:
         """Return whether a passage holds the span's words whole, a part of them, or none (0)."""
-        if span is None or (span.text and _one_line(span.text) in _one_line(chunk.text)):
+        if span is None or (span.text and contains_words(span.text, [chunk.text])):
             return _WHOLE
         if span.text is None:  # a moment has no words
             place, wanted = chunk.locator, (span.time_start, span.time_end)
@@ -514,12 +514,12 @@ class _Case:
             )
 
     def _synonyms(self, request: SearchRequest) -> Iterator[Change]:
-        """Yield lines that make words of the query mean words of the best passage.
+        """Yield lines that make words of the query mean words of the document.
 
-        One abbreviates the other, or the passage lacks the word, and the embedding model finds it
-        far more like them than the others of the passage.
+        One abbreviates the other, or the document lacks the word, and the embedding model finds it
+        far more like them than other frequent words of the document.
         """
-        text, asked = self.wanted[0].text, request.query.text
+        text, asked = "\n".join(one.text for one in self.wanted), request.query.text
         lacking = [] if request.query.is_typed else self._lacking(request)
         short = re.findall(r"\b[A-Z]{2,6}\b", text) if lacking else []
         lines = [f"{run} = {one}" for one in dict.fromkeys(short) for run in _spelt(one, asked)]
@@ -529,6 +529,8 @@ class _Case:
         forms = [one for one, _ in likes.most_common(_LIKED)]
         for word in lacking[:_REPLACED]:
             lines += [f"{word} = {run}" for run in _spelt(word, text)]
+            if word.isupper():  # of an abbreviation the model knows little
+                continue
             with suppress(CatalogError):  # without a model, abbreviations alone
                 embed = partial(self.parts.query_vectors.embed, side="document")
                 alike = np.array([embed(one)[0] for one in forms]) @ embed(word)[0]
@@ -550,10 +552,6 @@ _COMMON = stop_words("english") | stop_words("german")
 
 def _as_settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _spelt(short: str, text: str) -> Iterator[str]:
