@@ -29,6 +29,9 @@ STEPS: Mapping[str, str] = {
 """The steps that can lose a document, in their order, each in words."""
 
 
+_LISTED = 50  # lost documents in a text
+
+
 class StepRank(NamedTuple):
     """The place (from 1) of a document's best passage in a step's list; ``None``: not in it."""
 
@@ -112,17 +115,17 @@ def loss_lines(loss: Loss) -> Iterator[str]:
         yield "No single change that was tried brings it back."
 
 
-def golden_loss_lines(found: GoldenLosses, listed: int = 50) -> Iterator[str]:
-    """Yield the shares of the steps, and then ``listed`` lost documents with what helps."""
+def golden_loss_lines(found: GoldenLosses) -> Iterator[str]:
+    """Yield the shares of the steps, and then each lost document with the change that helps."""
     yield (
         f"{found.documents} relevant documents of {found.queries} queries: {found.found:.1%} found"
     )
     for step, count, share, ends in found.shares:
         yield f"  {share:6.1%} [{ends.low:.1%}, {ends.high:.1%}]  {count:4}  {STEPS[step]}"
-    for loss in found.losses[:listed]:
+    for loss in found.losses[:_LISTED]:
         helps = f"; {loss.change.text}" if loss.change else ""
         yield f"{loss.query!r}: {loss.document}: {loss.told}{helps}"
-    if (more := len(found.losses) - listed) > 0:
+    if (more := len(found.losses) - _LISTED) > 0:
         yield f"and {more} more; --json has all"
 
 

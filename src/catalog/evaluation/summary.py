@@ -12,7 +12,7 @@ from catalog.core.settings.loading import flatten
 from catalog.core.text import counted
 from catalog.evaluation.comparison import PipelineComparison, SystemsComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
-from catalog.evaluation.losses import golden_loss_dict, golden_loss_lines
+from catalog.evaluation.losses import STEPS, golden_loss_dict
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, SHOWN_SPAN_METRICS, RunScores
 from catalog.evaluation.report_text import aligned, shorten
 from catalog.evaluation.run_records import RunDifference, summarize_scores
@@ -68,10 +68,11 @@ def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
             yield f"{title}:"
         for delta in deltas:
             yield f"  {delta.delta:+.3f}  {delta.query.id}  {delta.query.query}"
-    if comparison.lost is not None:
+    if (lost := comparison.lost) is not None:
         of = counted(sum(delta.delta < 0 for delta in comparison.deltas), "question")
-        yield f"Why {comparison.lost.queries} of {of} lost, in the first ten:"
-        yield from golden_loss_lines(comparison.lost, listed=3)
+        told = f"of {counted(lost.documents, 'document')} {lost.found:.0%} are in the first ten"
+        yield f"Why {lost.queries} of {of} lost; {told}:"
+        yield from (f"  {one.share:4.0%}  {STEPS[one.step]}" for one in lost.shares)
 
 
 def power_line(power: Power) -> str:
