@@ -295,7 +295,10 @@ def test_a_condition_of_another_engine_is_text_and_the_way_to_filter_is_told(que
     assert "to filter: filters='tags=dev'" in found.readings[0]
 
 
-def test_not_between_words_in_capitals_is_no_operator():
-    for text in ("the DO NOT DISTURB sign", "the SQL NOT NULL constraint", "a USE NOT EQUAL test"):
-        assert parse_query(text, max_chars=200).exclusions == ()
-    assert parse_query("tea NOT coffee", max_chars=200).exclusions == ("coffee",)
+def test_not_between_words_in_capitals_is_no_operator_and_the_way_to_exclude_is_told():
+    assert (found := parsed("the DO NOT DISTURB sign")).exclusions + found.readings == ()
+    for text in ("the SQL NOT NULL constraint", "error 404 NOT FOUND", "NASA NOT ESA"):
+        assert (found := parsed(text)).text == text
+        words = text.partition(" NOT ")[2].split()[0]
+        assert f'NOT {words} read as a word; to exclude, use quotes: -"{words}"' in found.readings
+        assert parsed(f'x -"{words}"').exclusions == (words,)

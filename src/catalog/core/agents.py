@@ -17,13 +17,7 @@ from catalog.core.dates import read_bound
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.files import read_toml
 from catalog.core.filters import Op, condition, file_type_filter, name_filter, parse_filters
-from catalog.core.params import (
-    ArtifactKind,
-    AskParams,
-    GenerateParams,
-    Profile,
-    SearchParams,
-)
+from catalog.core.params import ArtifactKind, AskParams, GenerateParams, Profile, SearchParams
 
 Settings = Any  # those of core.settings, which import agents from here
 ParamsT = TypeVar("ParamsT", bound=SearchParams | AskParams | GenerateParams)

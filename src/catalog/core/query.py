@@ -20,9 +20,9 @@ _PART = re.compile(
     """,
     re.VERBOSE,
 )
-_NOT = re.compile(  # "tea NOT coffee", but "what is NOT allowed", "the DO NOT DISTURB sign"
-    r"(?<!\S)(?![A-Z]+\s+NOT\s+[A-Z]+(?!\w))(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
-    r"|why|will|would)\s)(\S+)\s+(?:AND\s+)?NOT\s+(?=[\w\"])"
+_NOT = re.compile(  # "tea NOT coffee", but "what is NOT allowed"
+    r"(?<!\S)(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
+    r"|why|will|would)\s)(\S+)\s+(AND\s+)?NOT\s+(?=(\w+)|\")"
 )
 _FIELD = re.compile(r"(?<!\S)[-+]?(?:author|ext|file|from|path|tags?|title|type):(?=\S)", re.I)
 _LONG_DASHES = "\u2013\u2014\u2015"
@@ -151,8 +151,8 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     ``"…"`` is a phrase when it holds two words or more, or one word with nothing before and but
     punctuation after the quotes, as ``open("x")`` has not; ``-word`` excludes when the word can
     hardly be a flag or a number (see :func:`_is_flag`) and is not in ``flags``; ``-"a phrase"``
-    when there is any letter or digit in it. ``NOT`` between words is a minus. Every other character
-    is plain text; a reading says so of ``tag:dev``.
+    when there is any letter or digit in it. ``NOT`` is a minus between words that are not both in
+    capitals. The rest is plain text; readings say so of ``tag:dev`` and ``SQL NOT NULL``.
 
     A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line or
     after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
@@ -203,8 +203,8 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     if typed:
         notes.append(", ".join(f"{part.kind}: {part.text}" for part in parts))
     readings: tuple[str, ...] = ()
-    if plain := list(dict.fromkeys(f"-{flag}" for terms in read for flag in terms.flags)):
-        how = f'to exclude, use quotes: -"{plain[0][1:]}"'
+    if plain := list(dict.fromkeys(flag for terms in read for flag in terms.flags)):
+        how = f'to exclude, use quotes: -"{re.sub("-|NOT ", "", plain[0], count=1)}"'
         words = "a word" if len(plain) == 1 else "words"
         readings = (f"{', '.join(plain)} read as {words}; {how}",)
     if not typed and not is_pasted and (field := _FIELD.search(text)):
@@ -240,8 +240,16 @@ def _loosen(terms: _Terms, is_pasted: bool) -> _Terms:
 
 
 def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = False) -> _Terms:
-    text = text if is_pasted or text.isupper() else _NOT.sub(r"\1 -", text)
     words, phrases, exclusions, flags = list[str](), list[str](), list[str](), list[str]()
+
+    def read_not(found: re.Match[str]) -> str:
+        before, operator, after = found.groups()
+        if operator or not after or not (before + after).isupper():
+            return f"{before} -"
+        flags.append(f"NOT {after}")  # of a name or heading: "the SQL NOT NULL constraint"
+        return found[0]
+
+    text = text if is_pasted else _NOT.sub(read_not, text)
     parts = list(_PART.finditer(text))
     is_command = _COMMAND.search(text) or any(
         part["minus"] and (part["word"] or "").lower() in _OPTIONS for part in parts
@@ -265,7 +273,7 @@ def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = Fals
             words.append(part.group())
         elif is_command or word in known_flags or _is_flag(word):
             words.append(part.group())
-            flags.append(word)
+            flags.append(f"-{word}")
         else:
             exclusions.append(word)
     phrases, exclusions = list(dict.fromkeys(phrases)), list(dict.fromkeys(exclusions))

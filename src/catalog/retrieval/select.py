@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from catalog.retrieval.parts import SearchParts
 
 ASKS_FOR_NEWEST = re.compile(
-    r"\b(?:current(?:ly)?|latest|newest|most recent|now|aktuell\w*|neue?ste\w*)\b", re.IGNORECASE
+    r"\b(?:current(?:ly)?|latest|newest|most recent(?! call last)|now|aktuell\w*|neue?ste\w*)\b",
+    re.IGNORECASE,
 )
 _NO_LONGER = frozenset(["archived", "deprecated", "obsolete", "superseded"])  # a document's status
 MOST_KEYWORDS = 3  # of a query that puts passages with all words first
