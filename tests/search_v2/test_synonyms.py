@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from catalog.answers.answering import answer_question
 from catalog.core.errors import ConfigError
+from catalog.core.params import AskParams
 from catalog.core.settings.sections import AnswerSettings
 from catalog.library.health import check
 from catalog.retrieval.synonyms import read_synonyms
@@ -68,6 +70,19 @@ def test_a_word_of_grammar_is_meant_only_in_capitals(library, search):
     write(library, "IT = information technology\n")
     assert search("is it free") == ({"parking.md"}, [])
     assert search("who is IT")[1] == ["who is information technology"]
+
+
+def test_an_answer_takes_a_synonym_for_the_word(library):
+    def missing(question):
+        params = AskParams(question=question, dataset="hr")
+        return answer_question(SearchServiceV2(library), params).missing
+
+    write(library, "PTO = paid time off\nIT, help desk = information technology\nshift = hours\n")
+    assert missing("How many days of PTO has each employee?") == ()
+    assert missing("How many shift days of PTO has each employee?") == ("shift",)
+    assert missing("When is the help desk open?") == ()
+    write(library, "")
+    assert missing("How many days of PTO has each employee?") == ("PTO",)
 
 
 def test_exclusions_and_filters_hold_for_synonyms(library, search):

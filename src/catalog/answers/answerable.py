@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ from catalog.retrieval.query_words import (
 )
 from catalog.retrieval.relevance import TELLING, is_english
 from catalog.retrieval.select import ASKS_FOR_NEWEST
+from catalog.retrieval.synonyms import reword
 
 if TYPE_CHECKING:
     from catalog.answers.extracting import Candidate
@@ -100,8 +101,8 @@ def find_absent(service: Searcher, search: SearchParams, results: SearchResults)
     if len(search.query.split()) > MOST_TYPED:
         return []
     parts = chain.from_iterable((one.text, one.title, one.path) for one in results)
-    absent = []
-    for word in find_missing(search.query, list(parts))[:_LOOKED_UP]:
+    absent, wordings = [], reword(service.parts, search.query)
+    for word in find_missing(search.query, list(parts), wordings)[:_LOOKED_UP]:
         asked = replace(search, query=word, mode="lexical", top_k=1, rerank=False, expand=False)
         found = service.run(asked)
         told = any(f"{word!r} is in no passage searched" in note for note in found.notes)
@@ -109,12 +110,20 @@ def find_absent(service: Searcher, search: SearchParams, results: SearchResults)
     return absent
 
 
-def find_missing(question: str, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a question that none of the texts has; stop words never count."""
+def find_missing(
+    question: str, parts: Sequence[str], wordings: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the words of a question that none of the texts has; stop words never count.
+
+    A word counts as there if one of the ``wordings`` of the question lacks it and nothing else.
+    """
     words = query_words(_UNTOLD.sub("", question), language_of_words(" ".join(parts)))
     tokens = unite(match.tokens for part in parts for match in words.matches(part))
     known = [has_word(word, tokens) for word in words.words]
-    return tuple(raw for raw, is_known in zip(words.raws, known, strict=True) if not is_known)
+    missing = tuple(raw for raw, is_known in zip(words.raws, known, strict=True) if not is_known)
+    lacking = (find_missing(one, parts) for one in (wordings if missing else ()))
+    said = [{*missing} - {*some} for some in lacking if {*some} <= {*missing}]
+    return tuple(one for one in missing if not any(one in some for some in said))
 
 
 def cited_parts(answer: Answer) -> list[str]:

@@ -42,6 +42,7 @@ from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
 from catalog.retrieval.parts import StageLog
 from catalog.retrieval.shared import shared_service
+from catalog.retrieval.synonyms import reword
 from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def _events(
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     absent, answer = list[str](), replace(answer, confidence=round(estimate, 3))
+    wordings = reword(service.parts, asked)
     chosen = None
     with suppress(LLMError, ConfigError):  # of which writing tells
         chosen = llm or choose_llm(service.library, params.model, agent.profile)
@@ -216,7 +218,7 @@ def _events(
             sources = Sources(results, settings.answers.citations)
             cited = tuple(map(sources.cite, extracted))
             answer = replace(answer, sentences=cited, citations=sources.of(cited), model=None)
-            lacking = ", ".join(find_missing(asked, cited_parts(answer)))
+            lacking = ", ".join(find_missing(asked, cited_parts(answer), wordings))
             lead = lacking and NOT_QUOTED.format(lacking)
             extracted = _led(cited, _LEADS.get(certainty, lead))
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
@@ -227,7 +229,7 @@ def _events(
                 )
                 notes.append(f"{one} and {other} say different things: {conflict[1]}")
             answer = replace(answer, sentences=extracted, notes=tuple(notes), certainty=certainty)
-    missing = find_missing(asked, cited_parts(answer)) if answer.citations else ()
+    missing = find_missing(asked, cited_parts(answer), wordings) if answer.citations else ()
     left = ", ".join(word for word in missing if word not in absent)
     left = "" if NOT_QUOTED.format(left) in answer.text else left
     notes = [f'no document mentions "{word}"' for word in absent]

@@ -364,7 +364,8 @@ def _is_stated(detail: Detail, source: AnalysedText) -> bool:
     """Return whether the passage has such a detail anywhere."""
     value = detail.value
     if is_name(value):
-        return _is_named(value, source)
+        is_short = len(value) > 2 and _initials(value) in source.words
+        return is_short or all(_is_word(word, source) for word in value)
     same_kind = [one for one in source.details if one.kind == detail.kind]
     if any(_agrees(value, one.value) for one in same_kind):
         return True
@@ -407,12 +408,6 @@ def _agrees(value: object, other: object) -> bool:
     return _equal(value, other) or value == other
 
 
-def _is_named(words: tuple[str, ...], source: AnalysedText) -> bool:
-    return all(_is_word(word, source) for word in words) or (
-        len(words) > 2 and _initials(words) in source.words
-    )
-
-
 def _is_word(word: str, source: AnalysedText) -> bool:
     """Return whether the passage has a word, or the words it abbreviates."""
     if word in source.words:
@@ -440,18 +435,11 @@ def _displaced(detail: Detail, claim: AnalysedText, source: AnalysedText) -> Det
             continue
         if detail.kind == "unit" and type(one.value) is not type(detail.value):
             continue
-        likeness = _likeness(mine, source.around(one, _REACH))
+        sides = zip(mine, source.around(one, _REACH), strict=True)
+        pairs = (pair for side in sides for pair in zip(_WEIGHTS, *side, strict=False))
+        likeness = sum(weight for weight, word, its in pairs if word == its)
         if _agrees(detail.value, one.value):
             best = max(best, likeness)
         elif likeness > best_other and (detail.certain or one.certain):
             best_other, other = likeness, one
     return other if best_other >= _SAME_PLACE and 2 * best <= best_other else None
-
-
-def _likeness(mine: tuple[list[str], list[str]], its: tuple[list[str], list[str]]) -> int:
-    return sum(
-        weight
-        for own, others in zip(mine, its, strict=True)
-        for weight, word, other in zip(_WEIGHTS, own, others, strict=False)
-        if word == other
-    )

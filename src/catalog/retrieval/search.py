@@ -52,7 +52,7 @@ from catalog.retrieval.select import (
 )
 from catalog.retrieval.shape import explain_nothing, find_nearest, tell_searched, to_result
 from catalog.retrieval.snippets import Passage, find_snippet
-from catalog.retrieval.synonyms import with_synonyms
+from catalog.retrieval.synonyms import reword
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole
@@ -273,7 +273,9 @@ def _gather(
         kept = stages.lists["distinct"] = keep_distinct(kept) if request.distinct else kept
         return keep_few_of_each(kept, cap, shares_of(parts, kept, cap))
 
-    others = [] if mode == "vector" else with_synonyms(parts, query, stages)
+    others = [] if mode == "vector" or query.is_typed else reword(parts, query.lexical_text)
+    if others:
+        stages.ran("synonyms", 0.0, ", ".join(others))
     if request.expand and query.is_typed:
         stages.skipped("expand", "the query is typed")
     added: list[SubQuery] | None = [] if query.is_typed or not request.expand else None
@@ -291,7 +293,7 @@ def _gather(
             raise QueryError(f"the typed query has no part for mode {mode}")
         if added is None:
             added = expand(parts, legs, question, stages)
-        legs += make_legs([*others, *added])
+        legs += make_legs([*(SubQuery("lex", it, origin="expansion") for it in others), *added])
         ranked = find(parts, legs, question, read, round_stages, choose, top_k)
         selected = ranked.selected
         if len(selected) >= most or ranked.is_exhausted or factor >= MAX_FACTOR:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from catalog.core.errors import ConfigError
-from catalog.core.query import ParsedQuery, SubQuery
-from catalog.retrieval.parts import SearchParts, StageLog
+from catalog.retrieval.parts import SearchParts
 from catalog.store.lexical.languages import stop_words
 
 SYNONYMS = "synonyms.txt"
@@ -39,14 +38,13 @@ def read_synonyms(home: Path, more: Sequence[str] = ()) -> dict[str, list[str]]:
     return found
 
 
-def with_synonyms(parts: SearchParts, query: ParsedQuery, stages: StageLog) -> list[SubQuery]:
-    """Return the query with each word or phrase replaced by its synonyms, in turn, and report it.
+def reword(parts: SearchParts, text: str) -> list[str]:
+    """Return the text with each word or phrase replaced by its synonyms, in turn; at most ten.
 
-    A stop word, such as ``it``, is meant only in capitals. Typed parts stay as they are.
+    A stop word, such as ``it``, is meant only in capitals.
     """
-    home, texts = parts.settings.home, list[str]()
-    synonyms = {} if query.is_typed else read_synonyms(home, parts.synonyms)
-    words = query.lexical_text.split() if synonyms else []
+    synonyms, texts = read_synonyms(parts.settings.home, parts.synonyms), list[str]()
+    words = text.split() if synonyms else []
     for at in range(len(words)):
         for end in range(at + 1, min(len(words), at + _LONGEST) + 1):
             said = " ".join(words[at:end])
@@ -54,6 +52,4 @@ def with_synonyms(parts: SearchParts, query: ParsedQuery, stages: StageLog) -> l
             is_meant = form.isupper() or form.casefold() not in stop_words("english")
             for one in synonyms.get(form.casefold(), ()) if is_meant else ():
                 texts.append(" ".join([*words[:at], said.replace(form, one), *words[end:]]))
-    if chosen := [*dict.fromkeys(texts)][:_MOST]:
-        stages.ran("synonyms", 0.0, ", ".join(chosen))
-    return [SubQuery("lex", text, origin="expansion") for text in chosen]
+    return [*dict.fromkeys(texts)][:_MOST]
