@@ -557,6 +557,21 @@ def test_a_query_that_begins_with_dashes_and_is_no_option_is_a_query(catalog, sh
     assert (code, json.loads(out)["query"]) == (0, query), err
 
 
+def test_an_excluded_word_outside_of_the_quotes_is_no_option_and_the_way_is_told(catalog, shared):
+    for words, told in (
+        (("keys", "-days"), "-days was read as -d ays"),
+        (("-d", "notes", "keys", "--json", "-days"), '-- "… -days"'),
+        (("--doc", "guides/*", "-draft", "keys"), '-- "… -draft"'),
+        (("-days",), 'after --: -- "… -days"'),
+        (("keys", "-coat"), 'put it in quotes: "keys -coat"'),
+        (("keys", "-k", "1", "-coat"), 'put it in quotes: "keys -coat"'),
+        (("keys", "-notes"), "-n otes"),
+    ):
+        code, _, err = catalog("search", *words)
+        assert (code, told in " ".join(err.split())) == (2, True), err
+    assert json.loads(catalog("search", "keys", "-k1", "--json")[1])["results"][1:] == []
+
+
 def test_a_glob_may_begin_with_the_folder_that_it_is_in(catalog, shared):
     found = json.loads(catalog("search", "keys backups", "--doc", "./guides/*", "--json")[1])
     assert {one["path"] for one in found["results"]} == {"guides/backup.md"}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from itertools import pairwise, takewhile
 from typing import Any, Literal, get_args, get_origin
 
 import typer
@@ -72,6 +73,7 @@ _START = (
 )
 _ROOM = 40  # columns beside the options below which their help goes under them
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
+_JOINED = re.compile(r"-[^\W\d_]{3,}")  # an option with its value, or an excluded word
 _LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
 _MEANT = {"--name": "--dataset", "--port": "--http", "--host": "--http"}
 _EXAMPLES = "\n\nExamples:\n"  # how the last part of a command's docstring begins
@@ -126,21 +128,28 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
     """Return the parser of a command, whose errors name the correction.
 
     It is the nearest option, quotes around an argument of several words, or ``--`` before one
-    that begins with dashes.
+    that begins with dashes. ``-days`` next to a query is refused, not read as ``-d ays``.
     """
     argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)
 
     def parse_args(ctx: Any, args: list[str]) -> list[str]:
         for param in command.get_params(ctx):
             take_plain_values(param)
-        given = next((one for one in args if one.startswith("-") and one != "-"), "")
+        if argument is not None and argument.name in ("query", "question"):
+            valued = (one for one in command.params if not getattr(one, "is_flag", True))
+            takes = {option for one in valued for option in one.opts}
+            for before, one in pairwise(["", *takewhile("--".__ne__, args)]):
+                if _JOINED.fullmatch(one) and one[:2] in takes and before not in takes:
+                    told = f"{one} was read as {one[:2]} {one[2:]}: write that with a space, or the"
+                    ctx.fail(f'{told} whole {argument.name} in quotes after --: -- "… {one}"')
         try:
             return parse(ctx, [*args])
         except Exception as error:
             name, is_end = getattr(error, "option_name", ""), "--" in args
+            given = next((one for one in args if one.startswith(name or "-") and one != "-"), "")
             is_text = given.startswith("---") or (given[1:2] != "-" and len(given) > 2)
             if is_text and name in (given, given[:2]) and not is_end and argument is not None:
-                return parse(ctx, [*(one for one in args if one != given), "--", given])
+                return parse_args(ctx, [*(one for one in args if one != given), "--", given])
             if hasattr(error, "message"):
                 error.message = explain(error, ctx, given)
                 error.possibilities = ()  # type: ignore[attr-defined]

@@ -41,8 +41,7 @@ judge_app = typer.Typer(help="Show the judgements of people.", no_args_is_help=T
 GoldenFile = Annotated[Path, Argument(help="Labelled queries, JSON Lines.")]
 ForeignFile = Annotated[Path, Argument(help="Labels as another tool has them.")]
 TopicsOption = Annotated[
-    Path | None,
-    Option(help="TREC only: the queries' texts, tab-separated or JSON Lines."),
+    Path | None, Option(help="TREC only: the queries' texts, tab-separated or JSON Lines.")
 ]
 _MOST = 3  # grade of a document that is about exactly what was asked
 EXAMPLE = "book"  # dataset and preset of the example

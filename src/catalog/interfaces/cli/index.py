@@ -49,9 +49,7 @@ DeletionsOption = Annotated[
 def build(
     context: typer.Context,
     folders: list[Path] | None = Argument(
-        None,
-        metavar="folder",
-        help="Folders or files. Default: the dataset's folder, read again.",
+        None, metavar="folder", help="Folders or files. Default: the dataset's folder, read again."
     ),
     dataset: str | None = Option(
         None, "--dataset", "-d", help="Name of the dataset. Default: the name of each folder."

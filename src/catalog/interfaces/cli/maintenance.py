@@ -25,12 +25,7 @@ from catalog.interfaces.cli.options import (
     settings_for,
     variable_of,
 )
-from catalog.interfaces.cli.output import (
-    TerminalProgress,
-    heeding_termination,
-    note,
-    table_lines,
-)
+from catalog.interfaces.cli.output import TerminalProgress, heeding_termination, note, table_lines
 from catalog.interfaces.plain_text import json_text, safe
 
 if TYPE_CHECKING:

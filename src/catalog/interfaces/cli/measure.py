@@ -334,7 +334,8 @@ def why(
         raise typer.BadParameter("give either a query and --doc, or --golden")
     asked_of = "document" if golden is None else "golden" if candidate is None else "shares"
     asked_of = "pipeline" if asked_of == "document" and pipeline is not None else asked_of
-    if given := [name for name in _UNUSED[asked_of] if _is_given(context, name)]:
+    sources = ((name, context.get_parameter_source(name)) for name in _UNUSED[asked_of])
+    if given := [name for name, source in sources if source and source.name == "COMMANDLINE"]:
         name = "--" + given[0].replace("filters", "filter").replace("_", "-")
         raise typer.BadParameter("it has no place with the other options", param_hint=name)
     queries = None if golden is None else read_golden(golden)
@@ -367,11 +368,6 @@ def why(
         second = shares.SearchSetup(candidate, candidate_dataset or name, candidate_filter)
         told = shares.share_out(service, first, second, queries, progress)
     return Printed(shares.share_dict(told), shares.share_lines(told))
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 @command
