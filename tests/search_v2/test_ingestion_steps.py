@@ -216,6 +216,36 @@ def test_pages_of_two_files_of_one_name_never_become_one_document(service, pipel
     assert not any("Walrus" in text and "Seal" in text for text in texts)
 
 
+def test_another_file_of_a_bare_name_stays_another_document_and_an_edit_replaces(service):
+    def run(*texts):
+        (pipeline := IngestionPipelineBuilderV2(service).build_pipeline("notes")).run(
+            documents=pages_of(*texts)
+        )
+        with service.library.database.read() as connection:
+            named = {one: find_by_path(connection, "notes", one) for one in ("a.pdf", "a (2).pdf")}
+        return pipeline.report, [one and one.text.replace("\n", " ") for one in named.values()]
+
+    walrus = [
+        " ".join(f"Ice {n} bears {n * 2} walruses." for n in range(p, p + 9)) for p in (1, 30)
+    ]
+    seal = [" ".join(f"A seal ate {n} fish." for n in range(p, p + 9)) for p in (1, 30)]
+    run(*walrus)
+    report, stored = run(*seal)
+    assert (report.added, report.replaced, report.deleted) == (["a (2).pdf"], [], [])
+    assert stored == ["  ".join(file) for file in (walrus, seal)]
+    assert {"a.pdf:", "(2).pdf."} <= {*report.warnings[0].split()}
+    for same, file in (("a.pdf", walrus), ("a (2).pdf", seal)):
+        assert run(*file)[0].unchanged == [same]
+        report, stored = run(file[0], "This page is new.")
+        assert (report.added, report.replaced) == ([], [same])
+        assert "This page is new." in stored[same != "a.pdf"]
+    more = pages_of(*walrus, *seal)[2:]
+    IngestionPipelineBuilderV2(service).build_pipeline("batches").run(documents=pages_of(*walrus))
+    IngestionPipelineBuilderV2(service).build_pipeline("batches").run(documents=more)
+    with service.library.database.read() as connection:
+        assert find_by_path(connection, "batches", "a (2).pdf") is None
+
+
 def test_what_the_warning_about_a_bare_name_advises_keeps_both(service):
     build = IngestionPipelineBuilderV2(service).build_pipeline
     build("notes").run(documents=pages_of("Walrus one.", "Walrus two."))

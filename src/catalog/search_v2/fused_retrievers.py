@@ -248,16 +248,14 @@ def _match_by_text(found: Sequence[Sequence[NodeWithScore]]) -> dict[str, str]:
     is_apart = [all(counts[node_id] == 1 for node_id in own) for own in ids]
     known, same = dict[tuple[str, str], str](), dict[str, str]()
     for number in sorted(range(len(found)), key=is_apart.__getitem__):
-        own = {_text_in_file(one): one.node.node_id for one in reversed(found[number])}
+        own = dict[tuple[str, str], str]()
+        for node in (one.node for one in reversed(found[number])):
+            file = str(node.metadata.get("file_name") or node.metadata.get("file_path") or "")
+            own[node.get_content(metadata_mode=MetadataMode.NONE), file] = node.node_id
         if is_apart[number]:
             same |= {node_id: known[text] for text, node_id in own.items() if text in known}
         known = own | known
     return same
-
-
-def _text_in_file(found: NodeWithScore) -> tuple[str, str]:
-    file = found.node.metadata.get("file_name") or found.node.metadata.get("file_path")
-    return found.node.get_content(metadata_mode=MetadataMode.NONE), str(file or "")
 
 
 def _is_number(value: object) -> bool:

@@ -26,12 +26,7 @@ from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.ingestion.pipeline import remove_unstable_values
-from llama_index.core.schema import (
-    BaseNode,
-    Document,
-    QueryBundle,
-    TransformComponent,
-)
+from llama_index.core.schema import BaseNode, Document, QueryBundle, TransformComponent
 from llama_index.core.vector_stores import types as vectors
 from pydantic import BaseModel, PrivateAttr
 
@@ -40,20 +35,11 @@ from catalog.core.errors import EmbeddingMismatchError, InputError, UnknownDatas
 from catalog.core.ids import check_dataset_name, sha1_hex
 from catalog.embedding import EmbeddingModel, as_model
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.pipeline import (
-    Pipeline,
-    Source,
-    cut_document,
-)
+from catalog.ingest.pipeline import Pipeline, Source, cut_document
 from catalog.library.indexing import Indexer, Removal
 from catalog.retrieval.request import one_of
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.ingestion_nodes import (
-    ChunkNode,
-    GivenText,
-    is_drawn,
-    path_below,
-)
+from catalog.search_v2.ingestion_nodes import ChunkNode, GivenText, is_drawn, path_below
 from catalog.search_v2.ingestion_places import ChunkPrefixTransform, collect_chunks
 from catalog.search_v2.ingestion_storing import (
     ONE_PROCESS,
@@ -223,17 +209,21 @@ class DatasetPipeline(IngestionPipeline):
         """Return what the strategies, and then the steps, are given."""
         given, run = super()._prepare_inputs(documents, nodes), RUN.get()
         assert run is not None
-        run.given, made_by = run.group(given), defaultdict[str, list[str]](list)
         dataset, names = self._first.dataset, self._names
         with self._service.library.database.read() as connection:
-            complete = run.given.keys() - embedding_cache.files_waiting(connection, dataset)
-            for one in known_documents(connection, dataset, files=complete).values():
-                made_by[one["file"]].append(one["pipeline"])
-        unchanged = dict.fromkeys(run.mark(made_by))
+            for is_told_apart in (False, True):
+                run.given, made_by = run.group(given), defaultdict[str, list[str]](list)
+                complete = run.given.keys() - embedding_cache.files_waiting(connection, dataset)
+                for one in known_documents(connection, dataset, files=complete).values():
+                    made_by[one["file"]].append(one["pipeline"])
+                unchanged = run.mark(made_by)
+                rest = run.given.keys() - unchanged
+                if is_told_apart or not run.tell_apart(connection, dataset, rest):
+                    break
         for text in chain.from_iterable(run.given.values()):
             names[text.node.ref_doc_id or text.node.node_id] = text.source
         if self.docstore is None:
-            run.report.unchanged = [*unchanged]
+            run.report.unchanged = unchanged
             changed = (run.given[name] for name in run.given if name not in unchanged)
             return [text.node for text in chain.from_iterable(changed)]
         self._forget(run, run.given.keys() - made_by.keys())
@@ -254,13 +244,6 @@ class DatasetPipeline(IngestionPipeline):
         for id_ in absent:
             if self.docstore is not None:
                 self.docstore.delete_document(id_, raise_error=False)
-
-    def _give_back(self, run: IngestionRun) -> None:
-        """Give the docstore what LlamaIndex took out of it before the run failed."""
-        for id_, node in run.known.items():
-            if self.docstore is not None and not self.docstore.document_exists(id_):
-                self.docstore.add_documents([node])
-                self.docstore.set_document_hash(id_, node.hash)
 
     def _forget(self, run: IngestionRun, names: Iterable[str]) -> None:
         """Have the docstore count these sources as new: they are not stored, or not as a whole."""
@@ -300,8 +283,11 @@ class DatasetPipeline(IngestionPipeline):
             if self.docstore is not None:
                 run.report.unchanged = [name for name in run.given if name not in run.texts]
         finally:
-            if not is_done:
-                self._give_back(run)
+            if not is_done and (store := self.docstore) is not None:
+                for id_, node in run.known.items():
+                    if not store.document_exists(id_):  # LlamaIndex took it out
+                        store.add_documents([node])
+                        store.set_document_hash(id_, node.hash)
             self._forget(run, [it for it in run.given if not is_done or it not in run.marks])
             self._report = run.report
             RUN.set(None)

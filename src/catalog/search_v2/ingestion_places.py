@@ -21,7 +21,7 @@ from llama_index.core.schema import (
 )
 from pydantic import Field, PrivateAttr
 
-from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
+from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.errors import InputError
 from catalog.core.places import AS_IN_FILE, Places
 from catalog.core.settings import get_settings
@@ -53,21 +53,27 @@ def collect_chunks(
     """
     nodes = [node for node in nodes if _text_of(node).strip()]
     path, known = source.parsed.path, given.get("metadata", {})
-    spans = [node.span for node in nodes if isinstance(node, ChunkNode)]
     made = nodes[0].source if nodes and isinstance(nodes[0], ChunkNode) else source
-    if len(spans) == len(nodes) and all(_is_unchanged(node, made) for node in nodes):
-        source = made
+    cut = [node for node in nodes if isinstance(node, ChunkNode) and node.source is made]
+    are_same = (made.parsed.text[it.span.start : it.span.end] == _text_of(it) for it in cut)
+    if len(cut) == len(nodes) and all(are_same):
+        source, spans = made, [node.span for node in cut]
     else:
         source, spans = _place(chunker, source, nodes)
     ids = {node.node_id: source.chunk_id(span) for node, span in zip(nodes, spans, strict=True)}
     chunks = []
     for node, span in zip(nodes, spans, strict=True):
-        own = _own_metadata(path, known, node)
+        added = {key: it for key, it in node.metadata.items() if (key, it) not in known.items()}
+        own = normalise(added) | (keep_given(ADDED, added) if added else {})
+        if LEVEL in own:
+            raise InputError(f"{path}: a step may not add a {LEVEL}")
         family = _family_of(node, ids)
         if (parent := family.get(NodeRelationship.PARENT)) is not None:
             own = own | {PARENT: parent.node_id}
         style = {name: getattr(node, name) for name in GIVEN_STYLE}
-        told = _excluding_title(node).get_metadata_str(MetadataMode.EMBED)
+        titles = [key for key in node.metadata if key.casefold() == "title"]  # searched as such
+        excluded = {"excluded_embed_metadata_keys": [*node.excluded_embed_metadata_keys, *titles]}
+        told = node.model_copy(update=excluded).get_metadata_str(MetadataMode.EMBED)
         lines = (" ".join(storable(line).split()) for line in told.splitlines())
         span = replace(span, context=(*span.context, *filter(None, lines)), metadata=own)
         chunk = ChunkNode.of(source, span, style)
@@ -78,13 +84,6 @@ def collect_chunks(
 
 def _text_of(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.NONE)
-
-
-def _is_unchanged(node: BaseNode, source: Source) -> bool:
-    """Return whether a chunk still has the text of its place in the source."""
-    if not isinstance(node, ChunkNode) or node.source is not source:
-        return False
-    return source.parsed.text[node.span.start : node.span.end] == _text_of(node)
 
 
 def _family_of(node: BaseNode, ids: Mapping[str, str]) -> dict[NodeRelationship, Any]:
@@ -98,21 +97,6 @@ def _family_of(node: BaseNode, ids: Mapping[str, str]) -> dict[NodeRelationship,
         **({NodeRelationship.PARENT: renamed(parent)} if parent else {}),
         **({NodeRelationship.CHILD: list(map(renamed, children))} if children else {}),
     }
-
-
-def _excluding_title(node: BaseNode) -> BaseNode:
-    """Return the node without a title in its metadata: the title is searched as such."""
-    titles = [key for key in node.metadata if key.casefold() == "title"]
-    excluded = [*node.excluded_embed_metadata_keys, *titles]
-    return node.model_copy(update={"excluded_embed_metadata_keys": excluded}) if titles else node
-
-
-def _own_metadata(path: str, known: Mapping[str, Any], node: BaseNode) -> dict[str, MetadataValue]:
-    added = {key: it for key, it in node.metadata.items() if key not in known or known[key] != it}
-    fields = normalise(added)
-    if LEVEL in fields:
-        raise InputError(f"{path}: a step may not add a {LEVEL}")
-    return fields | keep_given(ADDED, added) if added else {}
 
 
 def _place(

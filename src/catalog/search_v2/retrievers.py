@@ -28,11 +28,7 @@ from catalog.search_v2.fused_retrievers import (
     StoreRetriever,
     check_depths,
 )
-from catalog.search_v2.nodes import (
-    ScoredPassage,
-    to_nodes,
-    to_question,
-)
+from catalog.search_v2.nodes import ScoredPassage, to_nodes, to_question
 from catalog.search_v2.service import find_nodes
 
 if TYPE_CHECKING:

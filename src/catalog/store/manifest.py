@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -146,6 +146,14 @@ def files_of_paths(connection: Connection, dataset: str, paths: Iterable[str]) -
     """Return the files of the live documents at these paths, sorted."""
     of_paths = (documents.c.dataset == dataset) & among(documents.c.path, paths)
     return sorted(set(connection.scalars(select(documents.c.file).where(of_paths))))
+
+
+def texts_of_file(connection: Connection, dataset: str, file: str) -> Sequence[str]:
+    """Return the texts of the passages of a file's live documents."""
+    of_file = (documents.c.dataset == dataset) & (documents.c.file == file)
+    return connection.scalars(
+        select(chunks.c.text).join(documents, documents.c.id == chunks.c.document_id).where(of_file)
+    ).all()
 
 
 class StoredPart(NamedTuple):
