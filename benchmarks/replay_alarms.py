@@ -23,7 +23,7 @@ import numpy.typing as npt
 from catalog.core.user_search import Ranking
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.gates import count_false_alarms
-from catalog.evaluation.golden import GoldenSet, without_spans
+from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, score_run
 from catalog.evaluation.replay import (
     MOST_MOVED,
@@ -41,7 +41,14 @@ def main() -> None:
     files, draws = map(Path, sys.argv[1:3]), int(sys.argv[3]) if len(sys.argv) > 3 else 500
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else 51
     hybrid, leg = map(read_snapshot, files)
-    queries = without_spans(hybrid.golden)
+    labels = (
+        [it.model_copy(update={"span": None}) for it in one.expected] for one in hybrid.golden
+    )
+    whole = (
+        one.model_copy(update={"expected": tuple(of)})
+        for one, of in zip(hybrid.golden, labels, strict=True)
+    )
+    queries = replace(hybrid.golden, queries=tuple(whole))  # labels of whole documents
     count_replays(hybrid.run, queries, draws, seed)
     comparison = compare_runs(leg.run, hybrid.run, queries)
     print(
