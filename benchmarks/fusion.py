@@ -39,7 +39,6 @@ from sqlalchemy import select
 from catalog.core.settings import load_settings
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.golden_files import read_golden
-from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -64,6 +63,7 @@ from catalog.retrieval.query_words import find_words
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.restriction import Restriction
 from catalog.store.schema import chunks
+from question_sets import CORPUS, read_beir
 
 SEED = 20261122
 OWN = 10  # more hits than are fused: a query that is itself a document is left out of its answer

@@ -24,6 +24,10 @@ from pathlib import Path
 
 import yaml
 
+from catalog.evaluation.golden import GoldenSet
+from catalog.evaluation.label_files import read_labels
+
+CORPUS = "corpus.jsonl"
 Pairs = Iterable[tuple[str, str]]
 BOT_LANGUAGES = (
     "chinese", "french", "german", "italian", "japanese", "korean", "persian", "russian",
@@ -31,6 +35,11 @@ BOT_LANGUAGES = (
 )  # fmt: skip
 TECHNICAL = frozenset({"coding", "tech_support"})  # of the English ones
 LEAST_SECTION = 80  # characters: less is a list of links
+
+
+def read_beir(folder: Path, split: str = "test") -> GoldenSet:
+    """Read the judged queries of a split of such a collection."""
+    return read_labels(folder / "qrels" / f"{split}.tsv", folder / "queries.jsonl")[0]
 
 
 def main() -> None:
@@ -55,7 +64,7 @@ def write(folder: Path, pairs: Pairs, *, least: int) -> None:
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     documents = [{"_id": id_, "title": "", "text": text} for text, id_ in answers.items()]
     queries = [{"_id": id_, "text": text} for text, id_ in questions.items()]
-    for file, rows in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
+    for file, rows in ((CORPUS, documents), ("queries.jsonl", queries)):
         (folder / file).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     rows = "".join(f"{query}\t{document}\t1\n" for query, document in sorted(labels))
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")

@@ -34,7 +34,6 @@ from pathlib import Path
 import numpy as np
 
 from catalog.core.settings import load_settings
-from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -51,6 +50,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from catalog.store.lexical.languages import stop_words
 from fusion import exact_queries
+from question_sets import CORPUS, read_beir
 
 SEED = 20261125
 MOST, MOST_QUESTIONS, DEPTH = 60, 150, 10

@@ -4,9 +4,9 @@
 
 The files are those of ``catalog replay --save`` for labelled questions, of v2 and of the keyword
 leg. Lists of v2 are drawn again: equal scores are ordered anew, all scores move by up to a
-thousandth, and an approximate index misses each document with a probability of 2 in 100. Then a
-coin assigns the answers of v2 and of the leg to the two sides: many questions change, and neither
-side is better.
+thousandth, and an approximate index misses each document with a probability of 2 in 100. Each list
+is drawn 100 times; a simulated replay takes one of these of each question. Then a coin assigns the
+answers of v2 and of the leg to the two sides: many questions change, and neither side is better.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
 from catalog.core.user_search import Ranking
 from catalog.evaluation.comparison import compare_runs
@@ -33,12 +32,13 @@ from catalog.evaluation.replay import (
     tied_documents,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
+from catalog.evaluation.significance import Floats, wilson_interval
 
-MISSED, MOVED = 0.02, 1e-3
+MISSED, MOVED, LISTS = 0.02, 1e-3, 100
 
 
 def main() -> None:
-    files, draws = map(Path, sys.argv[1:3]), int(sys.argv[3]) if len(sys.argv) > 3 else 500
+    files, draws = map(Path, sys.argv[1:3]), int(sys.argv[3]) if len(sys.argv) > 3 else 4_000
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else 51
     hybrid, leg = map(read_snapshot, files)
     labels = (
@@ -49,47 +49,56 @@ def main() -> None:
         for one, of in zip(hybrid.golden, labels, strict=True)
     )
     queries = replace(hybrid.golden, queries=tuple(whole))  # labels of whole documents
-    count_replays(hybrid.run, queries, draws, seed)
     comparison = compare_runs(leg.run, hybrid.run, queries)
-    print(
-        "gates, answers dealt by a coin:",
-        count_false_alarms(comparison, repetitions=draws, seed=seed),
-    )
-    dealt, generator = Counter[str](), np.random.default_rng(seed)
+    alarms = count_false_alarms(comparison, repetitions=draws, seed=seed)
+    print(f"gates, answers dealt by a coin, {alarms['differing']} of {alarms['queries']} differ")
+    for gate in alarms["gates"]:
+        print(f"  {gate['gate']}: {told(gate['fired'], draws)}", flush=True)
     differences = comparison.differences(PRIMARY)
-    for _ in range(draws):
-        coins = generator.choice([-1.0, 1.0], differences.size)
-        drawn = generator.integers(0, differences.size, differences.size)
-        dealt[verdict(coins * differences[drawn], 0.0)] += 1
-    print("verdicts of a replay, answers dealt by a coin:", dict(dealt))
+    sides = np.array([differences, -differences])
+    print_verdicts("a coin deals", sides, 0.0, draws, seed)
+    print_replays(hybrid.run, queries, draws, seed)
 
 
-def count_replays(before: BackendRun, queries: GoldenSet, draws: int, seed: int) -> None:
+def print_replays(before: BackendRun, queries: GoldenSet, draws: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     scores = score_run(before, queries).per_query[PRIMARY]
-    verdicts: dict[int, Counter[str]] = {n: Counter() for n in (0, 50, 100, len(scores))}
     old = {name: tied_documents(one.answer) for name, one in before.outcomes.items()}
-    churns = []
-    for _ in range(draws):
+    rows, churns = [], []
+    for _ in range(LISTS):
         answers = {name: again(one.answer, generator) for name, one in before.outcomes.items()}
         outcomes = {name: QueryOutcome(answer) for name, answer in answers.items()}
-        churns.append(
-            fmean(
-                1 - rank_biased_overlap(old[name], tied_documents(answer))
-                for name, answer in answers.items()
-            )
-        )
+        overlaps = (rank_biased_overlap(old[one], tied_documents(answers[one])) for one in old)
+        churns.append(1 - fmean(overlaps))
         after = score_run(replace(before, outcomes=outcomes), queries).per_query[PRIMARY]
-        differences = np.array([after[name] - scores[name] for name in scores])
-        for labelled, counts in verdicts.items():
-            chosen = generator.permutation(differences.size)[:labelled]
-            counts[verdict(differences[chosen], churns[-1])] += 1
-    print(f"{draws} replays without a change; churn {fmean(churns):.4f}, at most {max(churns):.4f}")
-    for labelled, counts in verdicts.items():
-        print(f"  {labelled:4} labelled questions: {dict(counts)}", flush=True)
+        rows.append([after[name] - scores[name] for name in scores])
+    print(f"churn without a change {fmean(churns):.4f}, at most {max(churns):.4f}")
+    for labelled in (50, 100, len(scores)):
+        print_verdicts(f"{labelled} labels", np.array(rows), max(churns), draws, seed, labelled)
 
 
-def verdict(differences: npt.NDArray[np.float64], churn: float) -> str:
+def print_verdicts(
+    name: str, rows: Floats, churn: float, draws: int, seed: int, labelled: int = 0
+) -> None:
+    """Count verdicts; a draw takes for each question one of its rows, in ``labelled`` columns.
+
+    Without ``labelled`` it takes as many questions as there are, with replacement.
+    """
+    generator, counts, n = np.random.default_rng([seed, labelled]), Counter[str](), rows.shape[1]
+    for _ in range(draws):
+        drawn = generator.integers(0, len(rows), labelled or n)
+        chosen = generator.permutation(n)[:labelled] if labelled else generator.integers(0, n, n)
+        counts[verdict(rows[drawn, chosen], churn)] += 1
+    fails, holds = (told(counts[one], draws) for one in ("FAIL", "HOLD"))
+    print(f"  replays, {name}: FAIL {fails}; HOLD {holds}", flush=True)
+
+
+def told(count: int, draws: int) -> str:
+    low, high = wilson_interval(count, draws)
+    return f"{count} of {draws}, {count / draws:.2%} [{low:.2%}, {high:.2%}]"
+
+
+def verdict(differences: Floats, churn: float) -> str:
     """Return the verdict; what can show no loss passes within the limit, and needs no bounds.
 
     With 7 questions that differ, the test's p is at least 1 / 2⁷, which is above the level.

@@ -25,7 +25,6 @@ import numpy as np
 
 from catalog.core.settings import load_settings
 from catalog.embedding.windows import ModelTokenCounter
-from catalog.evaluation.label_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -34,6 +33,7 @@ from catalog.models.packaged import MS_MARCO, locate
 from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
 from catalog.retrieval.rerank.scoring import RerankScore, blend, head_of, sort_positions
 from catalog.search_v2.service import SearchServiceV2
+from question_sets import CORPUS, read_beir
 
 SEED = 20261123
 POOL, WEIGHT = 20, 0.3

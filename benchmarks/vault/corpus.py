@@ -19,7 +19,7 @@ from formats import frame, subtitles, written
 from videos import Video, read_videos, rows_of, slug
 
 from catalog.evaluation.golden import GoldenQuery
-from catalog.evaluation.label_files import CORPUS, read_beir
+from catalog.evaluation.label_files import read_labels
 
 SEED = 20261122
 PAPERS, SECTIONS = 150, 100
@@ -109,8 +109,9 @@ def _pages(
     folder: Path, place: str, count: int, asked: int, formats: Sequence[str]
 ) -> tuple[tuple[Page, ...], tuple[GoldenQuery, ...]]:
     """Sampled test queries, the documents that answer them, and others up to ``count``."""
-    rows = {row["_id"]: row for row in rows_of(folder / CORPUS)}
-    by_id = sorted(read_beir(folder, "test").answerable, key=lambda query: query.id)
+    rows = {row["_id"]: row for row in rows_of(folder / "corpus.jsonl")}
+    beir, _ = read_labels(folder / "qrels" / "test.tsv", folder / "queries.jsonl")
+    by_id = sorted(beir.answerable, key=lambda query: query.id)
     queries = sampled(by_id, asked)
     chosen = {source for query in queries for source in query.relevant}
     fill = sampled((one for one in sorted(rows) if one not in chosen), count - len(chosen))

@@ -22,7 +22,7 @@ from pathlib import Path
 from corpus import Corpus, Page, sampled
 
 from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet
-from catalog.evaluation.label_files import read_beir
+from catalog.evaluation.label_files import read_labels
 
 ASKED_BY_TITLE = 10  # queries of each of the four sorts
 EXACT = 50
@@ -50,7 +50,8 @@ def moments(corpus: Corpus, folder: Path, count: int) -> list[Moment]:
     """So many test questions about the videos."""
     videos = {video.id: video for video in corpus.videos}
     asked = []
-    for query in sampled(sorted(read_beir(folder), key=lambda query: query.id), count):
+    beir, _ = read_labels(folder / "qrels" / "test.tsv", folder / "queries.jsonl")
+    for query in sampled(sorted(beir, key=lambda query: query.id), count):
         labels = [label.split("#") for label in query.relevant]
         video = videos[labels[0][0]]
         assert all(name == video.id for name, _ in labels), "a question is about one video"

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from formats import Cue, frame_name
 
-from catalog.evaluation.label_files import CORPUS
-
 FRAMED_VIDEOS, FRAME_SECONDS, AROUND = 25, 30, 15
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][A-Za-z]+(?: (?:[A-Z][A-Za-z]+|panel|tool|menu|bar))*")
 
@@ -84,7 +82,7 @@ class Video:
 def read_videos(folder: Path) -> Iterator[Video]:
     """TutorialVQA's videos, by their ids."""
     told = json.loads((folder / "raw" / "videos.json").read_text(encoding="utf-8"))
-    texts = {row["_id"]: row["text"] for row in rows_of(folder / CORPUS)}
+    texts = {row["_id"]: row["text"] for row in rows_of(folder / "corpus.jsonl")}
     spoken = seconds = 0.0
     read = []
     for row in sorted(told, key=lambda row: row["video_id"]):

@@ -131,9 +131,40 @@ def test_where_the_words_are_noise_the_search_is_tuned_to_meaning_only(library, 
     trial = tuning.Trial(Searcher(library), again, "zoo")
     before, after = (
         tuning.score_run(run, again).means["nDCG@10"]
-        for run in trial.measure([(), tuned.chosen], len(ANIMALS), 1)
+        for run in trial.measure([(), tuned.chosen], len(ANIMALS))
     )
     assert after > before + 0.2
+
+
+@pytest.mark.slow
+def test_reranking_shows_how_far_it_is_and_a_second_run_finds_its_scores(library):
+    class Shown:
+        def __init__(self, stop_at=-1.0):
+            self.parts, self.stop_at = [], stop_at
+
+        def start(self, total, doing="", *, then=""):
+            self.parts.append([doing, total, 0.0])
+
+        def advance(self, amount, label, counts=""):
+            self.parts[-1][2] += amount
+            if self.parts[-1][0] == "reranking" and self.parts[-1][2] == self.stop_at:
+                raise KeyboardInterrupt
+
+    def run(reranker, shown):
+        service = Searcher(library, SearchParts(library, make_reranker=lambda: reranker))
+        return tuning.tune(service, NOISE, "zoo", slower_by=1e6, progress=shown)
+
+    first, again, whole = ScriptedReranker(0.5), ScriptedReranker(0.5), Shown()
+    with pytest.raises(KeyboardInterrupt):
+        run(first, Shown(stop_at=len(ANIMALS) - 1))  # one question before the first setting's end
+    run(again, whole)
+    (_, total, done), *_ = [part for part in whole.parts if part[0] == "reranking"]
+    assert done == pytest.approx(total)
+    assert len(ANIMALS) <= total < 2 * len(ANIMALS)
+    # the times of 10 questions and one more are measured without the cache: 3, 10 and 20 passages
+    timed = 11 * (3 + 10 + 20)
+    assert len(first.asked) > timed
+    assert len(again.asked) < len(first.asked)
 
 
 @pytest.mark.slow

@@ -31,28 +31,11 @@ from catalog.evaluation.golden_files import (
     write_whole,
 )
 
-CORPUS = "corpus.jsonl"
 Row = tuple[str, str, str, object]
 """The place of a label in its file, its query, document and grade; ``None`` without a label."""
 Texts = Mapping[str, tuple[str, object]]
 """The place of each query in its file, and its text."""
 _IDS, _TEXTS = ("_id", "id", "query_id", "qid"), ("text", "query", "title")
-
-
-def read_beir(folder: Path, split: str = "test") -> GoldenSet:
-    """Read the judged queries of a split, in the order of judgements; negative grades become 0.
-
-    Raises :class:`GoldenSetError` naming file and line.
-    """
-    for name in (CORPUS, "queries.jsonl"):
-        if not (folder / name).is_file():
-            raise GoldenSetError(f"{folder} is not a collection in BEIR layout: no {name}")
-    path = folder / "qrels" / f"{split}.tsv"
-    if not path.is_file():
-        splits = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv"))) or "none"
-        raise GoldenSetError(f"no split {split!r} in {folder}; splits: {splits}")
-    found, _ = read_labels(path, folder / "queries.jsonl")
-    return GoldenSet(f"{folder.name}-{split}", found.queries)
 
 
 def read_labels(path: Path, topics: Path | None = None) -> tuple[GoldenSet, int]:

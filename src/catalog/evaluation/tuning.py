@@ -10,10 +10,11 @@ difference twice as often as it may (``docs/evidence/decisions.md``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,7 +33,7 @@ from catalog.core.params import SearchParams
 from catalog.core.settings.loading import flatten, load_preset
 from catalog.core.text import counted
 from catalog.core.user_search import Ranking, to_ranking
-from catalog.evaluation.backends import V2Backend, code_digest
+from catalog.evaluation.backends import SearchBackend, V2Backend, code_digest
 from catalog.evaluation.comparison import Outcome, PipelineComparison, compare_runs, decide_outcome
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, find_label_warnings
 from catalog.evaluation.golden_files import write_whole
@@ -92,6 +93,7 @@ DEEPEST = 1_000  # hits of a list that is kept
 SLOWER_BY = 1.5
 TIMED = 40  # questions that real searches answer again, for the times
 NO_CACHE = {"query_cache_size": 0, "cache_ttl_seconds": 0}
+_FURTHER = 0.1  # of the passages that are reranked are new if other settings are the base
 _ONLY = {"lexical_weight": "meaning only", "vector_weight": "words only"}
 _OF_FUSION = frozenset(("fusion_mode", "lexical_weight", "vector_weight", "rrf_k", *_BONUSES))
 
@@ -158,6 +160,8 @@ def _with(engine: _Asked, **methods: Callable[..., Any]) -> _Asked:
 class OrderOnly(V2Backend):
     """The search up to the order of its passages, without their snippets: half of its time."""
 
+    prepare = SearchBackend.prepare  # recorded lists need no search to warm up
+
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search like ``V2Backend``."""
         params = SearchParams(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
@@ -184,17 +188,33 @@ def choose(score: Score, groups: Groups, among: npt.NDArray[np.intp]) -> Setting
     return best
 
 
-def cross_validate(score: Score, groups: Groups, count: int, *, seed: int = 0) -> Floats:
-    """Return by question the mean score of the settings chosen without it.
-
-    Each of :data:`SPLITS` random splits of the ``count`` questions chooses on either half.
-    """
-    generator, total = np.random.default_rng(seed), np.zeros(count)
+def halves(count: int) -> Iterator[list[npt.NDArray[np.intp]]]:
+    """Yield both halves of :data:`SPLITS` random splits of the questions, in either order."""
+    generator = np.random.default_rng(0)
     for _ in range(SPLITS):
-        halves = np.array_split(generator.permutation(count), 2)
-        for here, there in (halves, halves[::-1]):
-            total[there] += score(choose(score, groups, here))[there]
+        split = np.array_split(generator.permutation(count), 2)
+        yield from (split, split[::-1])
+
+
+def cross_validate(score: Score, groups: Groups, count: int) -> Floats:
+    """Return by question the mean score of the settings chosen on halves without it."""
+    total = np.zeros(count)
+    for here, there in halves(count):
+        total[there] += score(choose(score, groups, here))[there]
     return total / SPLITS
+
+
+class _Part:
+    """The progress of one setting's questions, as a part of a longer work."""
+
+    start = Silent.start
+
+    def __init__(self, whole: Progress, size: float) -> None:
+        self._whole, self._size = whole, size
+
+    def advance(self, amount: float, label: str, counts: str = "") -> None:
+        """Add the questions to the whole."""
+        self._whole.advance(amount * self._size, label, counts)
 
 
 class Tried(NamedTuple):
@@ -262,28 +282,42 @@ class Trial:
         """Return only what differs from the current settings."""
         return tuple((name, value) for name, value in setting if getattr(self.rag, name) != value)
 
-    def score(self, setting: Setting) -> Floats:
+    def score(self, setting: Setting, progress: Progress | None = None) -> Floats:
         """Return the deciding metric by question; a setting is tried once."""
         setting = self.normal(setting)
         if setting not in self.scores:
-            values = score_run(self.ask(setting, OrderOnly), self.golden).per_query[PRIMARY]
+            run = self.ask(setting, OrderOnly, progress)
+            values = score_run(run, self.golden).per_query[PRIMARY]
             self.scores[setting] = np.array([values[query.id] for query in self.golden])
-        self.progress.advance(1, name_setting(setting), f"{len(self.scores)} settings")
+        if progress is None:
+            self.progress.advance(1, name_setting(setting), f"{len(self.scores)} settings")
         return self.scores[setting]
 
-    def ask(self, setting: Setting, kind: type[V2Backend] = V2Backend) -> BackendRun:
+    def rerank(self, bases: Collection[Setting], options: Sequence[Mapping[str, Any]]) -> None:
+        """Try the rerankers on top of each base; the largest fills the cache for the others."""
+        most = sorted(options, key=lambda option: -option.get("rerank_candidates", 0))
+        size, further = 1.0, _FURTHER * (len(bases) - 1)
+        self.progress.start((1 + further) * len(self.golden), "reranking")
+        for base in bases:
+            part: Progress = _Part(self.progress, size)
+            for option in most:
+                self.score(tuple(sorted({**dict(base), **option}.items())), part)
+                part, size = Silent(), _FURTHER
+
+    def ask(
+        self, setting: Setting, kind: type[V2Backend] = V2Backend, progress: Progress | None = None
+    ) -> BackendRun:
         """Ask all questions over the recorded lists; the first time asks the engines."""
         searcher = Searcher(self._service.library, RecordedParts(self._parts, setting))
-        progress = None if self.scores else self.progress
         return self._ask([kind(name_setting(setting), searcher, "hybrid")], progress=progress)[0]
 
-    def measure(self, settings: Sequence[Setting], count: int, repeats: int) -> list[BackendRun]:
-        """Ask ``count`` of the questions in real searches under each setting, in turn."""
+    def measure(self, settings: Sequence[Setting], count: int) -> list[BackendRun]:
+        """Ask ``count`` of the questions once in real searches under each setting, in turn."""
         searchers = [self._service.with_settings(dict(one) | NO_CACHE) for one in settings]
         names = map(name_setting, settings)
         backends = [V2Backend(*one, "hybrid") for one in zip(names, searchers, strict=True)]
         some = self.golden.queries[:: max(1, len(self.golden) // count)][:count]
-        options = {"repeats": repeats, "progress": self.progress}
+        options = {"time_all": True, "progress": self.progress}
         return self._ask(backends, GoldenSet(self.golden.name, some), **options)
 
     def _ask(
@@ -298,7 +332,7 @@ class Trial:
         for count in sorted({one.get("rerank_candidates", 0) for one in options}.difference([0])):
             setting = (("rerank_candidates", count), ("rerank_enabled", True))
             try:
-                now, then = map(times_of, self.measure([(), setting], TIMED // 4, 1))
+                now, then = map(times_of, self.measure([(), setting], TIMED // 4))
             except CatalogError as error:
                 note = f"reranking was not tried: {error}"
                 break
@@ -356,18 +390,25 @@ def tune(
 
     database = service.library.database
     corpus, trial = corpus_digest(database, dataset), Trial(service, golden, dataset, progress)
-    trial.score(())
+    trial.score((), trial.progress)
     tried, note = trial.affordable(tried, limit)
-    n, looks = len(trial.golden), sum(len(group) + 1 for group in tried.values())
+    plain, n = {**tried, "rerank": ()}, len(trial.golden)
+    looks, is_reranked = sum(len(group) + 1 for group in plain.values()), len(tried["rerank"]) > 1
     trial.progress.start(looks, "trying settings", then="choosing on halves of the questions")
-    chosen = trial.normal(choose(trial.score, tried, np.arange(n)))
-    trial.progress.start(2 * SPLITS * looks, "choosing on halves of the questions")
-    left_out = cross_validate(trial.score, tried, n)
+    bases = [choose(trial.score, plain, np.arange(n))]
+    follows = "reranking" if is_reranked else ""
+    trial.progress.start(2 * SPLITS * looks, "choosing on halves of the questions", then=follows)
+    bases += [choose(trial.score, plain, half) for half, _ in halves(n)]
+    if is_reranked:
+        trial.rerank(dict.fromkeys(map(trial.normal, bases)), tried["rerank"])
+    score = partial(trial.score, progress=Silent())
+    chosen = trial.normal(choose(score, tried, np.arange(n)))
+    left_out = cross_validate(score, tried, n)
     recorded = [trial.ask(one) for one in ((), chosen)]
     shown: list[Setting] = [(), chosen]
     others = [one for one in trial.best_of_each() if one not in shown]
     shown += [one for one in others if "rerank_candidates" not in dict(one)]
-    runs = trial.measure(shown, TIMED, 1)
+    runs = trial.measure(shown, TIMED)
     times = [*map(times_of, runs)]
     for one in others:  # a reranker takes long: it was timed before
         if one not in shown and (then := trial.times.get(dict(one)["rerank_candidates"])):

@@ -401,7 +401,7 @@ def tune(
     require_folder_of(write)
     require_folder_of(report)
     queries = read_golden(golden)
-    with searching(context, _NOTHING_KEPT) as (library, progress):
+    with searching(context, f"{_NOTHING_KEPT}, with the reranker's scores") as (library, progress):
         tuned = tuning.tune(
             Searcher(library),
             queries,
