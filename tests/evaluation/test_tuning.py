@@ -122,8 +122,7 @@ def test_where_the_words_are_noise_the_search_is_tuned_to_meaning_only(library, 
     assert f'# labels = "{NOISE.digest}"' in file.read_text()
     with pytest.raises(InputError, match="agents"):
         tuning.preset_text(tuned, "agents")
-    tuning.write_tuning(tuned, tmp_path / "r.html", created=datetime.now(UTC))
-    page = (tmp_path / "r.html").read_text()
+    page = tuning.render_tuning(tuned, created=datetime.now(UTC))
     assert "Quality and time" in page
     assert page.count('class="point better"') >= 1
     # found on questions that it never saw, by real searches

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from catalog.interfaces.cli import golden, options
+from catalog.interfaces.cli import measure, options
 from fakes import WordEncoder, open_library
 from scripted import ScriptedReranker
 from stores import open_store
@@ -34,7 +34,7 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
         return open_library(tmp_path / "home", WordEncoder(), **settings)
 
     monkeypatch.setattr("catalog.retrieval.rerank.get_reranker", lambda *_, **__: reranker)
-    for module in (golden, options):
+    for module in (measure, options):
         monkeypatch.setattr(module, "open_library", opened)
 
     return command

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.answers.answering import answer_question, choose_llm
@@ -22,9 +21,8 @@ from catalog.evaluation.answer_metrics import (
 )
 from catalog.evaluation.backends import code_digest, public_settings
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.golden_files import write_whole
 from catalog.evaluation.metrics import SHOWN_METRICS, score_run
-from catalog.evaluation.report_text import format_score, render_template
+from catalog.evaluation.report_text import aligned, render_template
 from catalog.evaluation.run_records import corpus_digest, record_run, run_key
 from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.evaluation.significance import mean_interval
@@ -216,10 +214,11 @@ def read_answers(run: EvalRun) -> dict[str, AnswerRecord]:
 def answer_run_lines(run: EvalRun) -> Iterator[str]:
     """Yield each metric with its interval, then the number of answers, their time and cost."""
     yield f"{run.golden} on {run.dataset}: {run.queries} questions, {run.backend}; run {run.id}"
-    yield f"{'metric':14}{'n':>6}{'mean':>9}{'95 % interval':>20}"
+    rows = [("metric", "n", "mean", "95 % interval")]
     for name, row in measured(run).items():
-        interval = f"[{row['low']:.3f}, {row['high']:.3f}]"
-        yield f"{name:14}{row['n']:6}{row['mean']:9.3f}{interval:>20}"
+        ends = f"[{row['low']:.3f}, {row['high']:.3f}]"
+        rows.append((name, str(row["n"]), f"{row['mean']:.3f}", ends))
+    yield from aligned(rows)
     yield ""
     yield account(run)
     errors: Mapping[str, str] = run.summary["errors"]
@@ -263,42 +262,21 @@ def account(run: EvalRun) -> str:
     return "; ".join(parts)
 
 
-def write_answer_report(run: EvalRun, golden: GoldenSet, path: Path) -> None:
-    """Write the page in one step; equal runs give equal pages.
-
-    Raises :class:`~catalog.core.errors.GoldenSetError` if the file cannot be written.
-    """
-    write_whole(path, render_template("answers.html.j2", _page(run, golden)))
-
-
-def _page(run: EvalRun, golden: GoldenSet) -> Mapping[str, Any]:
+def render_answers(run: EvalRun, golden: GoldenSet) -> str:
+    """Return the report as HTML; equal runs give equal pages."""
     answers, errors = read_answers(run), run.summary["errors"]
-    questions = [_question(query, answers.get(query.id), errors.get(query.id)) for query in golden]
-    return {
+    asked = [(query, answers.get(query.id), errors.get(query.id)) for query in golden]
+    questions = [(*one, [*_problems(*one[:2])]) for one in asked]
+    page = {
         "headline": f"Answers to {run.golden} from {run.dataset}, {run.backend}",
         "run": run.id,
         "created": datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "account": account(run),
-        "metrics": [
-            (name, row["n"], format_score(row["mean"]), f"{row['low']:.3f} to {row['high']:.3f}")
-            for name, row in measured(run).items()
-        ],
-        "questions": sorted(questions, key=lambda one: not one["problems"]),
-        "settings": [(name, str(value)) for name, value in flatten(run.identity)],
+        "metrics": measured(run),
+        "questions": sorted(questions, key=lambda one: not one[-1]),
+        "settings": dict(flatten(run.identity)),
     }
-
-
-def _question(query: GoldenQuery, answer: AnswerRecord | None, error: str | None) -> dict[str, Any]:
-    cited = () if answer is None else answer.cited
-    return {
-        "query": query.query,
-        "problems": list(_problems(query, answer)),
-        "reason": error if answer is None else answer.reason,
-        "sentences": [
-            (one.marked(), "; ".join(one.reasons)) for one in (answer.sentences if answer else ())
-        ],
-        "cited": [(one.n, one.path, "✓" if one.is_of(query.relevant) else "–") for one in cited],
-    }
+    return render_template("answers.html.j2", page)
 
 
 def _problems(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[str]:

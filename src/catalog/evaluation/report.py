@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 
 from catalog.core.settings.loading import flatten
-from catalog.core.text import counted
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import ALPHA, PipelineComparison, SystemsComparison
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
-from catalog.evaluation.golden import Expected, GoldenQuery
-from catalog.evaluation.golden_files import write_whole
+from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.losses import STEPS
 from catalog.evaluation.metrics import PRIMARY
 from catalog.evaluation.report_charts import (
@@ -27,9 +24,6 @@ from catalog.evaluation.report_charts import (
 from catalog.evaluation.report_text import (
     View,
     cut_excerpt,
-    format_difference,
-    format_filters,
-    format_score,
     format_value,
     make_anchor,
     render_template,
@@ -42,8 +36,6 @@ from catalog.evaluation.summary import group_letters
 LARGEST = 10  # wins and losses shown in full
 SHOWN = 10  # documents of a list
 _MAX_LABELS = 20
-_MAX_EXPLAIN_LINES = 12
-_SPAN_CHARS = 160
 _UNMOVED = ("none", "", "")
 
 
@@ -65,24 +57,8 @@ def render_report(
     return render_template("report.html.j2", page | {"trade": trade and trade_chart(trade)})
 
 
-def write_report(
-    comparison: PipelineComparison,
-    path: Path,
-    *,
-    created: datetime,
-    gates: Sequence[GateResult] = (),
-) -> None:
-    """Write the report in one step; raise :class:`GoldenSetError` if that fails."""
-    write_whole(path, render_report(comparison, created=created, gates=gates))
-
-
-def write_systems_report(systems: SystemsComparison, path: Path, *, created: datetime) -> None:
-    """Write the report of several searches in one step; raise as :func:`write_report`."""
-    write_whole(path, render_template("systems.html.j2", build_systems_page(systems, created)))
-
-
-def build_systems_page(systems: SystemsComparison, created: datetime) -> View:
-    """Build the template's values: means with intervals, groups, and each pair."""
+def render_systems(systems: SystemsComparison, *, created: datetime) -> str:
+    """Render the report of several searches: means with intervals, groups, and each pair."""
     first = systems.comparisons[0]
     means = {name: one.means[PRIMARY] for name, one in systems.scores.items()}
     spans = {
@@ -91,7 +67,7 @@ def build_systems_page(systems: SystemsComparison, created: datetime) -> View:
     }
     axis = interval_axis(spans.values(), sign="")
     pair_axis = interval_axis(pair.test.interval for pair in systems.pairs)
-    return {
+    page = {
         "systems": systems,
         "first": first,
         "headline": systems.verdict.partition(f": {PRIMARY} ")[0],
@@ -112,6 +88,7 @@ def build_systems_page(systems: SystemsComparison, created: datetime) -> View:
             (pair, interval_mark(pair.test, pair_axis, pair.differ)) for pair in systems.pairs
         ],
     }
+    return render_template("systems.html.j2", page)
 
 
 def build_page(
@@ -156,7 +133,8 @@ def build_page(
         ],
         "deltas": delta_chart(comparison.deltas, anchors),
         "badges": [badge(3), badge(0), badge(None)],
-        "lost": _explained(comparison, anchors),
+        "anchors": anchors,
+        "steps": STEPS,
         "losses": views([delta.query for delta in losses]),
         "wins": views([delta.query for delta in wins]),
         "others": views([delta.query for delta in others], brief=True),
@@ -166,23 +144,6 @@ def build_page(
             for query in comparison.golden
             for run in runs
             if run.outcomes[query.id].error
-        ],
-    }
-
-
-def _explained(comparison: PipelineComparison, anchors: Mapping[str, str]) -> View | None:
-    """Return the steps that lost documents, and each document with its rank in the baseline."""
-    lost, of = comparison.lost, sum(delta.delta < 0 for delta in comparison.deltas)
-    if lost is None:
-        return None
-    lists = [[*comparison.baseline.documents(one.id)] for one in lost.losses]
-    return {
-        "told": f"{lost.queries} of {counted(of, 'question')} that lost",
-        "all": lost,
-        "steps": STEPS,
-        "losses": [
-            (anchors[one.id], old.index(one.document) + 1 if one.document in old else "–", one)
-            for one, old in zip(lost.losses, lists, strict=True)
         ],
     }
 
@@ -231,23 +192,19 @@ def query_view(
         for path, rank in islice(after.items(), SHOWN)
     ]
     labels = [label for label in query.expected if label.grade > 0]
-    old, new = (None, None) if scores is None else scores
-    delta = None if old is None or new is None else new - old
+    delta = None if scores is None else scores[1] - scores[0]
     return {
         "anchor": anchor,
-        "id": query.id,
-        "query": shorten(query.query, 500),
-        "tags": [tag for tag in (query.kind, query.difficulty) if tag],
-        "note": shorten(query.note, 600),
-        "filters": format_filters(query.filters),
-        "baseline": "" if old is None else format_score(old),
-        "candidate": "" if new is None else format_score(new),
-        "delta": "" if delta is None else format_difference(delta),
+        "query": query,
+        "scores": scores,
+        "delta": delta,
         "side": "" if delta is None else delta_side(delta),
+        "before": before,
+        "after": after,
         "left": _column(baseline.name, outcomes[0], left, None if brief else query.query),
         "right": _column(candidate.name, outcomes[1], right, None if brief else query.query),
         "lines": _lines(before, after, grades),
-        "labels": [_label(label, before, after) for label in labels[:_MAX_LABELS]],
+        "labels": labels[:_MAX_LABELS],
         "unlisted": max(0, len(labels) - _MAX_LABELS),
         "height": max(len(left), len(right)),
     }
@@ -317,40 +274,11 @@ def _lines(
     return sorted(lines, key=lambda line: bool(line["relevant"]))
 
 
-def _column(
-    name: str,
-    outcome: QueryOutcome,
-    rows: Sequence[View],
-    query: str | None,
-) -> View:
-    hits: list[View] = []
+def _column(name: str, outcome: QueryOutcome, rows: Sequence[View], query: str | None) -> View:
+    """Return a list, with each hit and its excerpt if there is a ``query`` to cut it by."""
+    hits: list[tuple[View, RankedHit, object]] = []
     if outcome.answer is not None and query is not None:
-        best = outcome.answer.best_hits
-        hits = [_hit(row, best[row["path"]], query) for row in rows]
-    return {"name": name, "error": shorten(outcome.error), "rows": rows, "hits": hits}
-
-
-def _hit(row: View, hit: RankedHit, query: str) -> View:
-    times = "" if hit.times is None else "{:g}–{:g} s".format(*hit.times)
-    return {
-        "rank": row["rank"],
-        "path": shorten(hit.path),
-        "headings": shorten(hit.headings, 100),
-        "location": shorten(", ".join(filter(None, (hit.location, times))), 100),
-        "certainty": shorten(hit.certainty, 20),
-        "score": "" if hit.score is None else f"{hit.score:.4g}",
-        "badge": row["badge"],
-        "excerpt": cut_excerpt(hit.text, query),
-        "explain": [shorten(line, 200) for line in hit.explain[:_MAX_EXPLAIN_LINES]],
-    }
-
-
-def _label(label: Expected, before: Mapping[str, int], after: Mapping[str, int]) -> View:
-    return {
-        "path": shorten(label.path),
-        "grade": label.grade,
-        "words": shorten((label.span and label.span.text) or "", _SPAN_CHARS),
-        "baseline": format_value(before.get(label.path)),
-        "candidate": format_value(after.get(label.path)),
-        "is_found": label.path in before or label.path in after,
-    }
+        best = [outcome.answer.best_hits[row["path"]] for row in rows]
+        pairs = zip(rows, best, strict=True)
+        hits = [(row, hit, cut_excerpt(hit.text, query)) for row, hit in pairs]
+    return {"name": name, "error": outcome.error, "rows": rows, "hits": hits}

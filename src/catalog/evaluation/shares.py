@@ -107,7 +107,7 @@ def share_out(
     :data:`MOST_STAGES` differing stages.
     """
     sides = _stages(baseline), _stages(candidate)
-    stages = [name for name in dict.fromkeys((*sides[0], *sides[1])) if _differ(name, *sides)]
+    stages = [it for it in {**sides[0], **sides[1]} if sides[0].get(it) != sides[1].get(it)]
     if not stages:
         raise InputError(f"{baseline.spec} and {candidate.spec} are the same search")
     if len(stages) > MOST_STAGES:
@@ -211,10 +211,6 @@ def _stages(setup: SearchSetup) -> dict[str, dict[str, Any]]:
     if setup.filters:
         stages["filters"] = {"filters": setup.filters}
     return stages
-
-
-def _differ(name: str, *sides: Mapping[str, Any]) -> bool:
-    return sides[0].get(name) != sides[1].get(name)
 
 
 class _Mix(V2Backend):

@@ -15,7 +15,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -36,7 +35,6 @@ from catalog.core.user_search import Ranking, to_ranking
 from catalog.evaluation.backends import SearchBackend, V2Backend, code_digest
 from catalog.evaluation.comparison import Outcome, PipelineComparison, compare_runs, decide_outcome
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, find_label_warnings
-from catalog.evaluation.golden_files import write_whole
 from catalog.evaluation.measurement import Measurement
 from catalog.evaluation.metrics import PRIMARY, Timing, score_run, timing
 from catalog.evaluation.report import render_report
@@ -488,12 +486,12 @@ def tuning_verdict(tuning: Tuning) -> str:
     return f"Keep what you have, no gain of {name} is shown: {size}{more}."
 
 
-def write_tuning(tuning: Tuning, path: Path, *, created: datetime) -> None:
-    """Write the report: the verdict, quality by time, and both searches on all questions."""
+def render_tuning(tuning: Tuning, *, created: datetime) -> str:
+    """Return the page: the verdict, quality by time, and both searches on all questions."""
     outcome: Outcome = "better" if tuning.is_adopted else "no difference"
     judged = replace(tuning.comparison, verdict=tuning_verdict(tuning), outcome=outcome)
     trade = [(name_setting(one), mean, times.p95) for one, mean, times in tuning.tried]
-    write_whole(path, render_report(judged, created=created, trade=trade))
+    return render_report(judged, created=created, trade=trade)
 
 
 def tuning_lines(tuning: Tuning) -> Iterator[str]:

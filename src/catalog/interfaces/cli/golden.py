@@ -25,7 +25,7 @@ from catalog.interfaces.cli.options import (
     settings_for,
     store_options,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, note, say
+from catalog.interfaces.cli.output import RESUMABLE, TerminalProgress, complain, note, say
 
 if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenSet
@@ -194,20 +194,20 @@ def calibrate(
     if (golden is None) != undo:
         raise typer.BadParameter("give the labelled queries, or --undo", param_hint="--golden")
     queries = None if golden is None else read_golden(golden)
-    with open_library(context) as library:
+    with searching(context, RESUMABLE) as (library, progress):
         name = library.chosen_dataset(dataset)
         if queries is None:
             save_answer_shift(Searcher(library).parts, name, None, "undone")
             save_calibration(library.database, library.wanted_model.fingerprint, None)
-            say(f"'ask' decides as usual again when to answer from {name}")
-            say("relevance is the packaged calibration's again")
-            return
-        for warning in find_label_warnings(queries, library.database, name):
-            complain(warning)
-        with TerminalProgress() as progress:
+            told = [f"'ask' decides as usual again when to answer from {name}"]
+            told += ["relevance is the packaged calibration's again"]
+        else:
+            for warning in find_label_warnings(queries, library.database, name):
+                complain(warning)
             told = [*_fit_relevance(Searcher(library), queries, name, progress)]
             told += _fit_answers(Searcher(library), queries, name, progress)  # with what was kept
-    say(*told, "'catalog golden calibrate --undo' takes it back")
+            told += ["'catalog golden calibrate --undo' takes it back"]
+    say(*told)
 
 
 def _fit_relevance(

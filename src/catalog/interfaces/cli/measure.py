@@ -26,7 +26,7 @@ from catalog.interfaces.cli.options import (
     require_folder_of,
     settings_for,
 )
-from catalog.interfaces.cli.output import NO_RUN, TerminalProgress, complain
+from catalog.interfaces.cli.output import NO_RUN, RESUMABLE, TerminalProgress, complain
 
 if TYPE_CHECKING:
     from catalog.evaluation.comparison import PipelineComparison
@@ -100,21 +100,20 @@ def eval_answers(
     from catalog.core.params import AskParams
     from catalog.evaluation import answer_runs
     from catalog.evaluation.golden import find_label_warnings
-    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.golden_files import read_golden, write_whole
     from catalog.retrieval.search import Searcher
 
     require_folder_of(report)
     queries = read_golden(golden)
-    with open_library(context) as library:
+    with searching(context, RESUMABLE) as (library, progress):
         name = library.chosen_dataset(dataset)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         params = AskParams("", dataset=dataset, agent=agent, model=model, mode=mode)
         job = answer_runs.make_job(Searcher(library), queries, name, params, judge)
-        with TerminalProgress() as progress:
-            run = answer_runs.run_answers(job, progress=progress, now=time.time)
+        run = answer_runs.run_answers(job, progress=progress, now=time.time)
     if report is not None:
-        answer_runs.write_answer_report(run, queries, report)
+        write_whole(report, answer_runs.render_answers(run, queries))
     return Printed(answer_runs.answer_run_dict(run), answer_runs.answer_run_lines(run))
 
 
@@ -153,10 +152,10 @@ def compare(
         catalog compare --golden notes.jsonl --candidate v2 --candidate vector
     """
     from catalog.evaluation import gates, summary
-    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.golden_files import read_golden, write_whole
     from catalog.evaluation.measurement import Measurement
     from catalog.evaluation.metrics import require_metric
-    from catalog.evaluation.report import write_report, write_systems_report
+    from catalog.evaluation.report import render_report, render_systems
 
     with reading_options():
         wanted = [gates.parse_gate(text) for text in fail_if or ()]
@@ -191,9 +190,9 @@ def compare(
             lines += (f"{prefix if line else ''}{line}" for line in gates.false_alarm_lines(alarms))
     if report is not None:
         if systems is None:
-            write_report(several[0], report, created=now, gates=results)
+            write_whole(report, render_report(several[0], created=now, gates=results))
         else:
-            write_systems_report(systems, report, created=now)
+            write_whole(report, render_systems(systems, created=now))
         lines.append(f"Report: {report}")
     yield Printed(told, lines)
     failed = told["failed_gates"]
@@ -414,7 +413,7 @@ def tune(
         preset = library.settings.preset
     lines = [*tuning.tuning_lines(tuned)]
     if report is not None:
-        tuning.write_tuning(tuned, report, created=datetime.now(UTC))
+        write_whole(report, tuning.render_tuning(tuned, created=datetime.now(UTC)))
         lines.append(f"Report: {report}")
     if write is not None and tuned.is_adopted:
         write_whole(write, tuning.preset_text(tuned, preset))
