@@ -1,6 +1,7 @@
 """Searching: what is found, what is refused, what is said about it."""
 
 import os
+from functools import partial
 
 import pytest
 from filelock import FileLock
@@ -548,9 +549,40 @@ def test_a_query_for_the_newest_favours_newer_documents_and_lets_archived_ones_f
         paths, results = ask(query)
         assert paths[:3] == ["late.md", "mid.md", "early.md"]
         assert "favours newer documents" in results.stages[1].note
-    plain, results = ask("fare")
-    assert {hit.explain.recency for hit in results} == {None}
+    for query in ("fare", "Traceback (most recent call last): fare"):
+        plain, results = ask(query)
+        assert {hit.explain.recency for hit in results} == {None}
     assert ask("latest fare", recency_half_life_days=0)[0] == plain
+
+
+def test_conditions_in_a_query_filter_where_documents_fit_them(library, tmp_path):
+    tagged = "---\ntags: [{}]\n---\nThe zebra drinks at {}.\n"
+    write(tmp_path / "zoo", a_dot_md=tagged.format("ops", 5), b_dot_md=tagged.format("dev", 6))
+    (tmp_path / "zoo" / "zebra.txt").write_text("A zebra has stripes.\n")
+    Indexer(library).build(tmp_path / "zoo", "zoo")
+    a, b, text = "a.md", "b.md", "zebra.txt"
+    asked = {
+        "zebra tag:ops": {a},
+        "-tag:ops zebra": {b, text},
+        'zebra -file:"a.md"': {b, text},
+        "file:a.md zebra": {a},
+        "path:*.md type:markdown zebra -tag:dev": {a},
+        "lex: zebra type:txt": {text},
+    }
+    as_text = ["zebra tag:nope", "zebra type:module", "file:a.md"]
+    search = partial(SearchServiceV2(library).search, dataset="zoo", mode="lexical")
+    for query, paths in asked.items():
+        assert {hit.path for hit in search(query)} == paths, query
+        assert "filtered by " in search(query).stages[1].note
+    for results in map(search, as_text):
+        assert "filtered by " not in results.stages[1].note
+        assert "read as a word; to filter" in results.notes[0]
+    assert "filtered by " not in search('zebra "tag:ops"').stages[1].note
+    (tmp_path / "zoo" / "long.md").write_text("# Zebra\n\n" + f"{'The zebra ran. ' * 60}\n\n" * 9)
+    Indexer(library).build(tmp_path / "zoo", "zoo")
+    assert len(search("zebra file:long.md")) == len(search("zebra", docs=["long.md"])) > 3
+    within = search("zebra tag:ops", filters=["tag=dev"])
+    assert [hit.path for hit in within] == [b]
 
 
 def test_each_step_is_told_as_it_ends(library):

@@ -59,8 +59,10 @@ _UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
 # Score plus lead: of 252 questions with an answer 88 have it, 76 of them rightly, and 7 of 108
 # without one (docs/evidence/abstention.md).
 _SURE, _COMPARED, _LOOKED_UP = 5.0, 2, 8
-_UNTOLD = re.compile(  # no text has to have these: many, long, often, now
-    rf"(?<=\bhow) \w+|\b(?:today|heute|derzeit|jetzt)\b|{ASKS_FOR_NEWEST.pattern}", re.I
+_UNTOLD = re.compile(  # no text has to have these: many, long, often, now, tag:ops
+    r"(?<!\S)-?(?:file|path|tag|type):\S+|"
+    rf"(?<=\bhow) \w+|\b(?:today|heute|derzeit|jetzt)\b|{ASKS_FOR_NEWEST.pattern}",
+    re.I,
 )
 _STEP = 1.0  # of a score: what nearly equal statements differ by, of two ranks
 _NEARLY = 1e-4  # to 0 and 1, for the logit

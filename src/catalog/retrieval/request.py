@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.arguments import check_names, check_params, parameter_names
@@ -12,13 +15,16 @@ from catalog.core.dates import read_bound
 from catalog.core.errors import InputError
 from catalog.core.filters import (
     And,
+    Filter,
+    Not,
+    condition,
     file_type_filter,
     is_of_llama_index,
     name_filter,
     parse_filters,
 )
 from catalog.core.params import AskParams, Mode, Order, SearchParams
-from catalog.core.query import ParsedQuery, parse_query
+from catalog.core.query import MOST_TYPED, ParsedQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.library import Library
@@ -42,6 +48,9 @@ if TYPE_CHECKING:
 
 _NARROWING = ("filters", "doc_ids", "docs", "file_type", "name", "after", "before")
 _LOOSE = "searched for the words without the quotes"
+_CONDITION = re.compile(  # what is quoted is a phrase
+    r'(?i)"[^"]*"|(?<!\S)(-?)(file|path|tag|type):("[^"]+"|[^\s"/][^\s"]*)'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_params(params)
     library, rag, half_life = parts.library, parts.rag, params.recency_half_life_days
+    params, told = _obey_conditions(library, params)
     is_open = all(getattr(params, name) is None for name in _NARROWING)
     is_open &= isinstance(params.dataset, str) and not roles_in_force(parts.settings, params.role)
     with stages.run("scope") as notes:
@@ -88,7 +98,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         if query.exclusions or any(part.phrases for part in query.parts):
             with library.database.read() as connection:
                 query = _read_by_documents(connection, query, restriction, params, rag)
-        notes.extend(query.notes)
+        notes += [*query.notes, *([f"filtered by {', '.join(told)}"] if told else [])]
         newest = ASKS_FOR_NEWEST.search(query.text) if half_life is None else None
         notes += [f"{newest[0]!r} favours newer documents"] if newest else []
     if half_life is None:
@@ -108,6 +118,34 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         fades=newest is not None,
         is_one_document=is_one_document,
     )
+
+
+def _obey_conditions(library: Library, params: SearchParams) -> tuple[SearchParams, list[str]]:
+    """Turn ``file:``, ``path:``, ``tag:`` and ``type:`` of a query into filters; return these, too.
+
+    Each stays text if no document fits, if nothing else is asked, and in a pasted text.
+    """
+    told, is_typed = list[str](), len(params.query.split()) <= MOST_TYPED
+    for found in filter(itemgetter(2), _CONDITION.finditer(params.query)) if is_typed else ():
+        value, rest = found[3].strip('"'), params.query.replace(found[0], "", 1)
+        with suppress(InputError):
+            tree: Filter = condition("tag", "==", value)
+            if found[2].lower() == "type":
+                tree = file_type_filter(value)
+            elif found[2].lower() != "tag":
+                from catalog.library.get import resolve_documents
+
+                dataset, seen = library.seen_datasets(params.role, params.dataset)
+                ids = resolve_documents(library.database, dataset, [value], seen=seen)
+                tree = condition("source_doc_id", *(("in", ids) if ids[1:] else ("==", ids[0])))
+            own = () if params.filters is None else params.filters
+            both = [own, Not(tree) if found[1] else tree]
+            narrowed = replace(params, query=rest, filters=both)
+            allowed = allowed_documents(_read_scope(library, narrowed, [])[0])
+            with library.database.read() as connection:
+                if re.search(r"\w", rest) and count_documents(connection, allowed, 1):
+                    params, told = narrowed, [*told, found[0]]
+    return params, told
 
 
 def _read_scope(

@@ -53,7 +53,10 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     selected: list[Passage] = []
     first_with: dict[str, int] = {}
     for passage, text, begin in zip(passages, shown, begins, strict=True):
-        words = _words_said(text) if alike[begin] > 1 else text
+        words = text
+        if alike[begin] > 1:
+            plain = _EMPHASIS.sub(r"\2", _BULLET.sub("", text.translate(_SAME_SIGNS)))
+            words = " ".join(filter(None, map(_without_signs, plain.split())))
         first = first_with.setdefault(words, len(selected)) if words.strip() else len(selected)
         if first == len(selected):
             selected.append(passage)
@@ -103,11 +106,6 @@ _RULE = "|:-=~^*_#+"  # characters of rules, underlines and tables
 
 def _letters_and_digits(text: str) -> str:
     return " ".join(_LETTERS_OR_DIGITS.findall(text))
-
-
-def _words_said(text: str) -> str:
-    plain = _EMPHASIS.sub(r"\2", _BULLET.sub("", text.translate(_SAME_SIGNS)))
-    return " ".join(filter(None, map(_without_signs, plain.split())))
 
 
 def _without_signs(word: str) -> str:
