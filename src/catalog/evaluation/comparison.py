@@ -22,13 +22,12 @@ from catalog.evaluation.metrics import (
     has_spans,
     score_run,
 )
-from catalog.evaluation.runs import Allowed, BackendRun
+from catalog.evaluation.runs import DEFAULT_TOP_K, Allowed, BackendRun
 from catalog.evaluation.significance import McNemar, PairedTest, holm, mcnemar_exact, paired_test
 
 ALPHA = 0.05
 MIN_JUDGED_QUERIES = 0.5  # share of queries with a judged document among the first 10 of either
 FEW_JUDGED = 0.25  # share of the first 10 documents
-DEPTH_OF_METRICS = 100
 SUCCESSES = ("Success@1", "Success@3", "Success@5")
 
 QueryScores = Mapping[str, Mapping[str, float]]
@@ -404,7 +403,7 @@ def _warnings(
                 f"{run.name} gives no text or times with its hits, so these are not measured: "
                 f"{', '.join(SPAN_METRICS)}"
             )
-    if candidate_run.top_k < DEPTH_OF_METRICS:
+    if candidate_run.top_k < DEFAULT_TOP_K:
         yield f"Only {candidate_run.top_k} passages were requested, so deeper metrics see no more"
     shares = baseline.means["Judged@10"], candidate.means["Judged@10"]
     if max(shares) < FEW_JUDGED:

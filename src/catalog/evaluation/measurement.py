@@ -95,9 +95,9 @@ class Measurement:
         """Explain the labelled documents that the baseline showed first, in the first ten."""
 
         def first_labels(query: GoldenQuery) -> GoldenQuery:
-            ranks = {path: at for at, path in enumerate(compared.baseline.documents(query.id))}
+            ranks = compared.baseline.ranks(query.id)
             labels = [one.model_copy(update={"span": None}) for one in query.expected if one.grade]
-            labels.sort(key=lambda one: ranks.get(one.path, len(ranks)))
+            labels.sort(key=lambda one: ranks.get(one.path, len(ranks) + 1))
             return query.model_copy(update={"expected": (*labels[:_LABELS],)})
 
         run = compared.candidate

@@ -26,7 +26,7 @@ from catalog.evaluation.comparison import PipelineComparison, compare_runs
 from catalog.evaluation.golden import Drift, GoldenQuery, GoldenSet, find_drift
 from catalog.evaluation.golden_files import read_golden, read_lines, write_whole
 from catalog.evaluation.measurement import Measurement
-from catalog.evaluation.metrics import PRIMARY, SPAN_METRICS, count_span_hits, has_spans
+from catalog.evaluation.metrics import PRIMARY, SHOWN, SPAN_METRICS, count_span_hits, has_spans
 from catalog.evaluation.report_text import shorten
 from catalog.evaluation.run_records import changed_settings, corpus_digest
 from catalog.evaluation.runs import DEFAULT_TOP_K, Allowed, BackendRun, QueryOutcome
@@ -45,7 +45,6 @@ PERSISTENCE = 0.9
 MOST_MOVED = 0.1
 MARGIN = 0.05
 LOSS_LEVEL = 0.005  # half of one alarm in 100, so that chance keeps the rate below that
-FIRST = 10  # ranks of an answer that a person looks at
 _QUOTED = 3  # first hits of which a file keeps words
 _QUOTED_CHARS = 200
 _NAMED = 10
@@ -335,7 +334,7 @@ class Moved:
     def lost(self) -> list[tuple[str, int | None, int | None]]:
         """Return the documents that were among the first ten and are not now."""
         return [
-            one for one in self.documents if (one[1] or math.inf) <= FIRST < (one[2] or math.inf)
+            one for one in self.documents if (one[1] or math.inf) <= SHOWN < (one[2] or math.inf)
         ]
 
 
@@ -426,12 +425,9 @@ def decide(
 def _moved(query: GoldenQuery, before: BackendRun, now: BackendRun) -> Moved:
     old, new = (run.outcomes[query.id].answer for run in (before, now))
     overlap = rank_biased_overlap(tied_documents(old), tied_documents(new))
-    ranks = [
-        {path: rank for rank, path in enumerate(run.documents(query.id), start=1)}
-        for run in (before, now)
-    ]
-    shown = [*query.relevant] or [*ranks[0]][:3]
-    documents = tuple((path, ranks[0].get(path), ranks[1].get(path)) for path in shown)
+    was, now_is = before.ranks(query.id), now.ranks(query.id)
+    shown = [*query.relevant] or [*was][:3]
+    documents = tuple((path, was.get(path), now_is.get(path)) for path in shown)
     return Moved(query, max(0.0, 1 - overlap), documents)
 
 

@@ -12,7 +12,7 @@ from catalog.evaluation.comparison import ALPHA, PipelineComparison, SystemsComp
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.losses import STEPS
-from catalog.evaluation.metrics import PRIMARY
+from catalog.evaluation.metrics import PRIMARY, SHOWN
 from catalog.evaluation.report_charts import (
     delta_chart,
     delta_side,
@@ -34,7 +34,6 @@ from catalog.evaluation.significance import TIE, mean_interval
 from catalog.evaluation.summary import group_letters
 
 LARGEST = 10  # wins and losses shown in full
-SHOWN = 10  # documents of a list
 _MAX_LABELS = 20
 _UNMOVED = ("none", "", "")
 
@@ -179,8 +178,7 @@ def query_view(
 ) -> View:
     """Build a query's view; ``scores`` are the deciding metric's, ``brief`` omits the passages."""
     outcomes = baseline.outcomes[query.id], candidate.outcomes[query.id]
-    found = (enumerate(run.documents(query.id), start=1) for run in (baseline, candidate))
-    before, after = ({path: rank for rank, path in ranks} for ranks in found)
+    before, after = baseline.ranks(query.id), candidate.ranks(query.id)
     grades = {label.path: label.grade for label in query.expected}
     is_comparable = not any(outcome.error for outcome in outcomes)
     left = [

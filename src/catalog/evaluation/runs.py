@@ -65,6 +65,10 @@ class BackendRun:
         answer = self.outcomes[query].answer
         return () if answer is None else answer.documents
 
+    def ranks(self, query: str) -> dict[str, int]:
+        """Return the rank of each of these documents, from 1."""
+        return {path: rank for rank, path in enumerate(self.documents(query), start=1)}
+
 
 def run_backends(
     backends: Sequence[SearchBackend],
