@@ -8,6 +8,7 @@ from catalog.evaluation.golden import (
     find_allowed_documents,
     find_dataset_problems,
     find_duplicate_queries,
+    with_own_names,
 )
 from catalog.library.indexing import Indexer
 from evaluation.stubs import question
@@ -83,6 +84,13 @@ def test_each_problem_names_its_query(problems):
     assert [
         one.split(":")[0] for one in problems(first, question(3, expected=[], kind=None), second)
     ] == ["q1", "q2"]
+
+
+@table("name")
+def test_a_label_may_name_its_document_like_any_argument(database, notes, name):
+    queries = labelled({"path": name.format(notes), "grade": 2}, {"path": "zzz", "grade": 0})
+    named = with_own_names(GoldenSet("set", (queries,)), database, "notes")
+    assert named.queries[0].grades == {"guides/backup.md": 2, "zzz": 0}
 
 
 def test_filters_allow_the_documents_they_match_and_no_filter_allows_all(database):

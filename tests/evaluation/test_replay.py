@@ -1,11 +1,13 @@
 """Asking again: overlap, the verdict, files of lists, and labels that follow their words."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.core.errors import GoldenSetError
+from catalog.core.errors import BlindComparisonError, GoldenSetError
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.golden import GoldenSet, find_drift, follow_drift
 from catalog.evaluation.replay import (
@@ -28,13 +30,11 @@ SPAN = "keys rotate every ninety days"
 
 
 def by_equation(first, second, p):
-    """Equation 32 of Webber et al. as it is printed, for rankings without ties."""
-    short, long = sorted((first, second), key=len)
-    s, l = len(short), len(long)  # noqa: E741
-    x = [len({*short[:d]} & {*long[:d]}) for d in range(l + 1)]
-    whole = sum(x[d] / d * p**d for d in range(1, l + 1))
-    whole += sum(x[s] * (d - s) / (s * d) * p**d for d in range(s + 1, l + 1))
-    return (1 - p) / p * whole + ((x[l] - x[s]) / l + x[s] / s) * p**l
+    """Equation 30 of Webber et al. with the agreement of section 5, for rankings without ties."""
+    tops = [(first[:d], second[:d]) for d in range(1, max(len(first), len(second)) + 1)]
+    agreements = [2 * len({*one} & {*other}) / len(one + other) for one, other in tops]
+    whole = sum(one * p**d for d, one in enumerate(agreements, 1))
+    return (1 - p) / p * whole + agreements[-1] * p ** len(agreements)
 
 
 @table("first, second, overlap")
@@ -42,7 +42,7 @@ def test_overlap_is_the_number_worked_by_hand(first, second, overlap):
     assert rank_biased_overlap(first.split(), second.split()) == pytest.approx(overlap, abs=1e-9)
 
 
-@given(RANKINGS.filter(bool), RANKINGS.filter(bool), st.floats(0.05, 0.98))
+@given(RANKINGS.filter(bool), RANKINGS.filter(bool), st.floats(0.5, 0.98))
 def test_overlap_without_ties_is_the_equation_of_the_paper(first, second, p):
     found = rank_biased_overlap(first, second, p)
     assert found == pytest.approx(by_equation(first, second, p))
@@ -138,6 +138,41 @@ def test_labels_with_spans_keep_their_passages_whole_so_that_span_recall_is_comp
     assert "  SR@10 1.000 → 0.667 over 3 with quoted labels" in [*replay_lines(by_file)]
 
 
+def test_lists_cut_to_their_first_have_moved_and_an_answer_in_neither_list_kept_no_rank():
+    labels = [{"path": "gone.md", "grade": 1}]
+    queries = golden(*(question(n, expected=labels) for n in range(3)))
+    lists = {query.id: [f"{n}.md" for n in range(17)] for query in queries}
+    before, now = asked(queries, lists, {name: one[:1] for name, one in lists.items()})
+    for found in (compare_replay(before, now, queries), compare_replay(now, before, queries)):
+        assert (found.verdict, found.churn > 0.5) == ("HOLD", True)
+        told = "\n".join(replay_lines(found))
+        assert "0 with the same list" in told
+        assert told.count("its answers are in neither list") == 3
+
+
+def test_a_replay_in_which_every_question_fails_decides_nothing():
+    queries = golden(*(question(n) for n in range(3)))
+    lists = {query.id: ["right.md"] for query in queries}
+    before, now = asked(queries, lists, dict.fromkeys(lists, ValueError("no index")))
+    with pytest.raises(BlindComparisonError, match="every question failed: ValueError: no index"):
+        compare_replay(before, now, queries)
+
+
+def test_a_file_is_for_its_owner_alone_and_one_with_another_depth_is_refused(tmp_path):
+    queries, file = golden(question(1)), tmp_path / "lists.json"
+    (run,) = asked(queries, {"q1": ["right.md"]})
+    write_snapshot(Snapshot(queries, run, {}), file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    whole = file.read_text()
+    for depth in (10**30, 1e300, "many", 0):
+        file.write_text(whole.replace('"top_k": 100', f'"top_k": {json.dumps(depth)}'))
+        with pytest.raises(GoldenSetError, match="top_k that is not from 10 to 1,000"):
+            read_snapshot(file)
+    file.write_text('{"form":' * 100_000)
+    with pytest.raises(GoldenSetError, match="was changed"):
+        read_snapshot(file)
+
+
 @table("text")
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "odd.json").write_text(text)
@@ -159,5 +194,5 @@ def test_a_label_follows_its_words(tmp_path, old, other, path, words):
     assert bool(drift) == bool(path)
     assert (label.path, label.span.text) == ((path, words) if words else ("old.md", SPAN))
     if path == "lost":
-        assert str(drift[0]).endswith("is not in one place: label it again")
+        assert str(drift[0]).endswith("is in no document or in several: label it again")
     assert follow_drift([gone], [renamed])[0].relevant == {"third.md": 1}

@@ -57,9 +57,13 @@ def test_a_replay_without_a_change_passes_and_a_loss_fails(catalog):
     before = Path("trees.jsonl").read_text()
     check = ("golden", "check", "trees.jsonl", "-d", "trees")
     code, out, _ = catalog(*check)
-    assert (code, "With --write:" in out, Path("trees.jsonl").read_text()) == (1, True, before)
+    assert (code, "; --write follows each arrow:" in out, Path("trees.jsonl").read_text()) == (
+        1,
+        True,
+        before,
+    )
     code, out, _ = catalog(*check, "--write")
-    assert (code, "Labels that followed their words:" in out) == (0, True)
+    assert (code, "; the file follows each arrow:" in out) == (0, True)
     code, out, _ = catalog(*FROM, "--golden", "trees.jsonl")  # labels as they are now
     assert "Labels whose text" not in out
 

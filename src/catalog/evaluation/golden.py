@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
 from catalog.library.get import DocumentPlaces, cut_part
-from catalog.library.names import WHOLE, DocumentPart
+from catalog.library.names import WHOLE, DocumentPart, Names
 from catalog.store import Database
 from catalog.store.chunks import (
     StoredDocument,
@@ -267,6 +267,27 @@ class GoldenSet:
         return hashlib.sha256(lines.encode()).hexdigest()
 
 
+def with_own_names(golden: GoldenSet, database: Database, dataset: str) -> GoldenSet:
+    """Return the set with the dataset's own names where a label names a document otherwise.
+
+    Any name of one document counts that ``catalog get`` takes, such as its whole path.
+    """
+    with database.read() as connection:
+        names = Names(connection, dataset)
+        own = {one.path: one.path for query in golden for one in query.expected}
+        for path in own.keys() - names.paths.keys():
+            own[path], *others = names.resolve(path) or [path]
+            own[path] = path if others else own[path]
+
+    def named(query: GoldenQuery) -> GoldenQuery:
+        labels = (it.model_copy(update={"path": own[it.path]}) for it in query.expected)
+        return query.model_copy(update={"expected": (*labels,)})
+
+    if all(path == name for path, name in own.items()):
+        return golden
+    return replace(golden, queries=tuple(map(named, golden)))
+
+
 def find_dataset_problems(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
     """Find labels that do not fit a dataset: missing documents, missing spans, wrong filters."""
     with database.read() as connection:
@@ -324,7 +345,8 @@ class Drift:
     def __str__(self) -> str:
         about = f"{self.query}: {self.path!r}"
         if self.new_path is None:
-            return f"{about}: {shortened(self.words)} is not in one place: label it again"
+            told = "is in no document or in several: label it again"
+            return f"{about}: {shortened(self.words)} {told}"
         if self.new_path == self.path:
             return f"{about}: {shortened(self.words)} → {shortened(self.new_words or '')}"
         return f"{about} → {self.new_path!r}, which has {shortened(self.words)}"

@@ -107,14 +107,15 @@ def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
     write_whole(path, "".join(_updated_lines(path, queries)))
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file in one step: readers see the old file or the new one, never a part.
 
-    Raises :class:`GoldenSetError`.
+    A new one has the ``mode``, less the umask. Raises :class:`GoldenSetError`.
     """
     try:
         path = path.resolve() if path.is_symlink() else path
         draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
+        draft.touch(mode)
         draft.write_text(text, encoding="utf-8", newline="")
         if path.exists():
             shutil.copymode(path, draft)

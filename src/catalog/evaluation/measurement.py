@@ -25,6 +25,7 @@ from catalog.evaluation.golden import (
     GoldenSet,
     find_allowed_documents,
     find_label_warnings,
+    with_own_names,
     with_words,
 )
 from catalog.evaluation.losses import GoldenLosses
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _EXPLAINED, _LABELS = 10, 3  # queries that lost most, and documents of each
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measurement:
     """Questions to ask of searches of a dataset, how deep, and how often again, for the times.
 
@@ -60,6 +61,9 @@ class Measurement:
     folder: Path | None = None
     progress: Progress | None = None
     tell: Tell = logging.getLogger(__name__).info
+
+    def __post_init__(self) -> None:
+        self.queries = with_own_names(self.queries, self.library.database, self.dataset)
 
     @cached_property
     def names(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from catalog import __version__
 from catalog.core.errors import BlindComparisonError, GoldenSetError, InputError
@@ -48,6 +47,7 @@ LOSS_LEVEL = 0.005  # half of one alarm in 100, so that chance keeps the rate be
 _QUOTED = 3  # first hits of which a file keeps words
 _QUOTED_CHARS = 200
 _NAMED = 10
+_DEEPEST = 1_000  # documents of a list
 _FORM = 1
 
 
@@ -56,40 +56,34 @@ def rank_biased_overlap(
 ) -> float:
     """Compute the extrapolated rank-biased overlap of two rankings: 1 for equal ones, 0 for none.
 
-    A ranking is a sequence of groups, best first; names of a group are tied. With l the depth of
-    the longer and s of the shorter ranking, and A(d) their agreement at depth d,
+    A ranking is a sequence of groups, best first; names of a group are tied. With l the length of
+    the longer ranking, and A(d) their agreement at depth d,
 
         RBO = (1 - p) Σ_{d ≤ l} p^(d-1) A(d) + p^l A(l)
 
     A(d) is twice the overlap over the number of names within d in both; a group stands at the rank
-    of its first name. Beyond s the shorter ranking goes on to agree as it did at s. Two empty
-    rankings are equal.
+    of its first name. A ranking that has ended has no further names, which a longer one goes on to
+    have: a list that was cut has moved. Two empty rankings are equal.
 
     Source: Webber, Moffat and Zobel 2010, "A similarity measure for indefinite rankings", ACM
-    Transactions on Information Systems 28, equation 32 and section 5 (ties).
+    Transactions on Information Systems 28, equation 30 and section 5 (ties).
     """
     ranks = [_ranks(first), _ranks(second)]
     if not all(ranks):
         return float(not any(ranks))
-    short, long = sorted(ranks, key=len)
-    total = agreement = at_end_of_short = 0.0
     seen: tuple[set[str], set[str]] = (set(), set())
     at_rank: dict[int, list[tuple[int, str]]] = {}
-    for side, one in enumerate((short, long)):
+    for side, one in enumerate(ranks):
         for name, rank in one.items():
             at_rank.setdefault(rank, []).append((side, name))
-    shared = 0
-    for depth in range(1, len(long) + 1):
+    total, agreement, shared, length = 0.0, 0.0, 0, max(map(len, ranks))
+    for depth in range(1, length + 1):
         for side, name in at_rank.get(depth, ()):
             seen[side].add(name)
             shared += name in seen[1 - side]
-        beyond = max(0, depth - len(short))
-        overlap = shared + at_end_of_short * beyond
-        agreement = 2 * overlap / (len(seen[0]) + beyond + len(seen[1]))
-        if depth <= len(short):
-            at_end_of_short = agreement
+        agreement = 2 * shared / (len(seen[0]) + len(seen[1]))
         total += (1 - p) * p ** (depth - 1) * agreement
-    return total + p ** len(long) * agreement
+    return total + p**length * agreement
 
 
 def _ranks(groups: Sequence[Iterable[str]]) -> dict[str, int]:
@@ -155,7 +149,8 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         ],
         "lists": lists,
     }
-    write_whole(path, json.dumps(data, ensure_ascii=False, indent=1, default=str) + "\n")
+    text = json.dumps(data, ensure_ascii=False, indent=1, default=str) + "\n"
+    write_whole(path, text, 0o600)  # it has words of questions and documents
 
 
 def _hit_dict(hit: RankedHit, is_whole: bool, is_quoted: bool) -> dict[str, Any]:
@@ -185,12 +180,13 @@ def read_snapshot(path: Path) -> Snapshot:
         outcomes = {query: _read_outcome(given) for query, given in lists.items()}
         golden = GoldenSet(told.pop("golden"), queries)
         fields = (told.pop("name"), told.pop("identity"), told.pop("dataset"), told.pop("top_k"))
-    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise GoldenSetError(
-            f"{path} is not a file of 'catalog replay --save' ({error})"
-        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        told = f"{path} is not a file of 'catalog replay --save', or was changed"
+        raise GoldenSetError(told) from error
     if {query.id for query in queries} != outcomes.keys():
         raise GoldenSetError(f"{path} has questions without a list")
+    if type(fields[-1]) is not int or not SHOWN <= fields[-1] <= _DEEPEST:
+        raise GoldenSetError(f"{path} has a top_k that is not from {SHOWN} to {_DEEPEST:,}")
     return Snapshot(golden, BackendRun(*fields, outcomes), told, quotes)
 
 
@@ -241,6 +237,7 @@ def run_replay(
         queries, notes = read_logged(library.database, name, since=since, limit=limit)
     depth = earlier.run.top_k if earlier else top_k
     job = Measurement(library, name, queries, depth, **shown)
+    queries = job.queries
     changed: dict[str, tuple[object, object]] = {}
     if other is not None:
         first, second = job.ask([backend, backend], other)
@@ -378,6 +375,10 @@ def compare_replay(
             comparison = compare_runs(before, now, golden, allowed)
         except BlindComparisonError as error:
             told.append(f"labels are not compared: {error}")
+    for run in (before, now):
+        if len(run.errors) == len(golden):
+            failed = next(iter(run.errors.values()))
+            raise BlindComparisonError(f"{run.name}: every question failed: {failed}")
     if failures := sorted(now.errors.keys() - before.errors.keys()):
         told.append(f"{counted(len(failures), 'question')} fail now that did not: {failures[:3]}")
     churn = fmean(one.churn for one in moved)
@@ -436,8 +437,10 @@ def replay_lines(found: Replay) -> Iterator[str]:
     yield f"{found.verdict}: {found.reason}"
     for note in found.notes:
         yield f"! {note}"
-    for name, (old, new) in found.changed.items():
+    for name, (old, new) in [*found.changed.items()][:_NAMED]:
         yield f"  changed {name}: {shorten(str(old), 40)} → {shorten(str(new), 40)}"
+    if len(found.changed) > _NAMED:
+        yield f"  and {len(found.changed) - _NAMED} more changes (--json)"
     same = sum(one.churn < 1e-9 for one in found.moved)
     asked = counted(len(found.moved), "question")
     yield f"{asked}: {same} with the same list, mean churn {found.churn:.3f} (1 − RBO, p = .9)"
@@ -462,7 +465,9 @@ def replay_lines(found: Replay) -> Iterator[str]:
     for one in most:
         went = [(path, old, new) for path, old, new in one.documents if old != new]
         ranks = [f"{path} {old or 'not found'} → {new or 'not found'}" for path, old, new in went]
-        told = ", ".join(ranks) or "the answers kept their ranks"
+        is_shown = any(old for _, old, _ in one.documents)
+        kept = "the answers kept their ranks" if is_shown else "its answers are in neither list"
+        told = ", ".join(ranks) or kept
         yield f"  {one.churn:.3f}  {one.query.id}  {shorten(one.query.query, 80)}: {told}"
     if found.drift:
         yield "Labels whose text moved or changed; 'catalog golden check --write' changes them:"

@@ -34,7 +34,7 @@ from catalog.core.text import counted
 from catalog.core.user_search import Ranking, to_ranking
 from catalog.evaluation.backends import SearchBackend, V2Backend, code_digest
 from catalog.evaluation.comparison import Outcome, PipelineComparison, compare_runs, decide_outcome
-from catalog.evaluation.golden import GoldenQuery, GoldenSet, find_label_warnings
+from catalog.evaluation.golden import GoldenQuery, GoldenSet, find_label_warnings, with_own_names
 from catalog.evaluation.measurement import Measurement
 from catalog.evaluation.metrics import PRIMARY, Timing, score_run, timing
 from catalog.evaluation.report import render_report
@@ -387,6 +387,7 @@ def tune(
         return now.p95 * slower_by if budget_ms is None else budget_ms
 
     database = service.library.database
+    golden = with_own_names(golden, database, dataset)
     corpus, trial = corpus_digest(database, dataset), Trial(service, golden, dataset, progress)
     trial.score((), trial.progress)
     tried, note = trial.affordable(tried, limit)

@@ -77,10 +77,13 @@ def check(
     if dataset is not None:
         with open_library(context) as library:
             library.require_dataset(dataset)
-            drift = labels.find_drift(golden, library.database, dataset)
-            if write and drift:
+            of = library.database, dataset
+            golden = labels.with_own_names(golden, *of)
+            drift = labels.find_drift(golden, *of)
+            if write:
                 with changing_golden(file) as queries:
-                    queries[:] = labels.follow_drift(queries, drift)
+                    named = labels.with_own_names(replace(golden, queries=(*queries,)), *of)
+                    queries[:] = labels.follow_drift(named.queries, drift)
                 golden = read_golden(file)
             problems = labels.find_dataset_problems(golden, library.database, dataset)
     elif write:
@@ -90,7 +93,8 @@ def check(
     problems += [f"asked twice: {text!r}" for text in labels.find_duplicate_queries(golden)]
     say(*golden_lines(golden), *(f"  {problem}" for problem in problems))
     if drift:
-        say("Labels that followed their words:" if write else "With --write:")
+        who = "the file follows" if write else "--write follows"
+        say(f"Labels whose words moved or changed; {who} each arrow:")
         say(*(f"  {one}" for one in drift))
     if problems:
         complain(f"{file}: {counted(len(problems), 'problem')}")
@@ -186,7 +190,7 @@ def calibrate(
         catalog golden calibrate --undo
     """
     from catalog.answers.answerable import save_answer_shift
-    from catalog.evaluation.golden import find_label_warnings
+    from catalog.evaluation.golden import find_label_warnings, with_own_names
     from catalog.evaluation.golden_files import read_golden
     from catalog.retrieval.relevance import save_calibration
     from catalog.retrieval.search import Searcher
@@ -202,6 +206,7 @@ def calibrate(
             told = [f"'ask' decides as usual again when to answer from {name}"]
             told += ["relevance is the packaged calibration's again"]
         else:
+            queries = with_own_names(queries, library.database, name)
             for warning in find_label_warnings(queries, library.database, name):
                 complain(warning)
             told = [*_fit_relevance(Searcher(library), queries, name, progress)]

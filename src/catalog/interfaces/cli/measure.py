@@ -99,7 +99,7 @@ def eval_answers(
     """
     from catalog.core.params import AskParams
     from catalog.evaluation import answer_runs
-    from catalog.evaluation.golden import find_label_warnings
+    from catalog.evaluation.golden import find_label_warnings, with_own_names
     from catalog.evaluation.golden_files import read_golden, write_whole
     from catalog.retrieval.search import Searcher
 
@@ -107,6 +107,7 @@ def eval_answers(
     queries = read_golden(golden)
     with searching(context, RESUMABLE) as (library, progress):
         name = library.chosen_dataset(dataset)
+        queries = with_own_names(queries, library.database, name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         params = AskParams("", dataset=dataset, agent=agent, model=model, mode=mode)
@@ -252,7 +253,7 @@ def evaluate(
         done = job.ask(missing) if missing else ()
         for spec, run in zip(missing, done, strict=True):
             records[spec] = job.record(run, score_run(run, job.with_words, job.allowed))
-        warnings = find_label_warnings(queries, library.database, name)
+        warnings = find_label_warnings(job.queries, library.database, name)
     found = [records[spec] for spec in specs]
     yield Printed(table_dict(found, warnings), table_lines(found, warnings))
 
@@ -323,7 +324,7 @@ def why(
     """
     from catalog.core.params import SearchParams
     from catalog.evaluation import losses, shares
-    from catalog.evaluation.golden import Span, find_label_warnings
+    from catalog.evaluation.golden import Span, find_label_warnings, with_own_names
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.observed import explain_pipeline
     from catalog.evaluation.why import explain_golden, explain_loss
@@ -358,6 +359,7 @@ def why(
             span = None if text is None else Span(text=text)
             loss = explain_loss(service.parts, params, str(doc), span)
             return Printed(losses.loss_dict(loss), losses.loss_lines(loss))
+        queries = with_own_names(queries, library.database, name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         if candidate is None:
