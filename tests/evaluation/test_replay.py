@@ -173,6 +173,17 @@ def test_a_file_is_for_its_owner_alone_and_one_with_another_depth_is_refused(tmp
         read_snapshot(file)
 
 
+def test_words_of_a_renamed_document_are_not_those_of_another_one_that_is_labelled(tmp_path):
+    labels = [{"path": f"{name}.md", "grade": 2, "span": SPAN} for name in ("old", "other")]
+    sets = [GoldenSet("set", (question(1, expected=labels[:count]),)) for count in (2, 1)]
+    with open_store({f"docs/{name}.md": SPAN for name in ("new", "other")}, tmp_path) as library:
+        found = [find_drift(one, library.database, "docs") for one in sets]
+    assert [[(one.path, one.new_path) for one in drift] for drift in found] == [
+        [("old.md", "new.md")],
+        [("old.md", None)],
+    ]
+
+
 @table("text")
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "odd.json").write_text(text)

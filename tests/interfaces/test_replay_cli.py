@@ -80,6 +80,7 @@ def test_two_homes_are_asked_in_turn_and_lists_that_moved_without_labels_hold(ca
     code, out, _ = catalog("replay", "--other-home", "other", "--golden", "some.jsonl")
     assert (code, out.startswith("HOLD: lists moved by 0.")) == (4, True)
     assert "9 labelled questions, it takes 25" in out
+    assert "! 9 documents of one home only, first " in out
     asked = {"golden": "some.jsonl", "dataset": "trees"}
     assert search_v2.replay(other_home="other", **asked).verdict == "HOLD"
     assert search_v2.replay(other_home="other", moved=1, **asked).verdict == "PASS"

@@ -103,7 +103,7 @@ class V2Backend(SearchBackend):
     @property
     def identity(self) -> dict[str, Any]:
         """Return mode, settings of the search, embedding model and code."""
-        settings = self.service.parts.settings
+        settings, model = self.service.parts.settings, self.service.library.wanted_model
         rag = public_settings(settings.rag_v2)
         return {
             "pipeline": "v2",
@@ -111,7 +111,8 @@ class V2Backend(SearchBackend):
             "rag_v2": {name: rag[name] for name in rag if name not in default_shaping()},
             "llm": public_settings(settings.llm),
             "synonyms": read_synonyms(settings.home),
-            "embedding": self.service.library.wanted_model.fingerprint,
+            "model": model.model,
+            "embedding": model.fingerprint,
             "code": code_digest(),
             **({} if self._documents is None else {"documents": list(self._documents)}),
         }

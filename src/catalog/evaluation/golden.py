@@ -367,8 +367,9 @@ def find_drift(
     """Find the labels whose words are no longer at their place, and where they are now.
 
     The words are those of the label's span; for a document that is gone ``quotes`` may have some,
-    by question and path. White space does not count. Changed words are the passage of the same
-    document that has most of them in the same order, at least six of ten.
+    by question and path. White space does not count. Documents that the question does not judge go
+    first. Changed words are the passage of the same document that has most of them in the same
+    order, at least six of ten.
     """
     with database.read() as connection:
         texts = {one.path: one.text for one in read_documents(connection, dataset)}
@@ -385,6 +386,7 @@ def find_drift(
                 places = [label.path]
             else:
                 places = [path for path, other in flat.items() if wanted in other]
+                places = [path for path in places if path not in query.grades] or places
             if len(places) == 1:
                 new = _as_written(texts[places[0]], wanted) if quoted else None
             elif text is not None and (new := _nearest(text, words)):

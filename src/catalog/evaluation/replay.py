@@ -244,6 +244,9 @@ def run_replay(
         homes = [str(one.settings.home.name) for one in (library, other)]
         homes = homes if len({*homes}) == 2 else ["first home", "second home"]
         names = [f"{first.name} of {homes[0]}", f"{second.name} of {homes[1]}"]
+        there = Measurement(other, name, queries, depth)
+        if alone := sorted(set(job.names["documents"]) ^ set(there.names["documents"])):
+            notes.append(f"{counted(len(alone), 'document')} of one home only, first {alone[0]}")
     elif earlier is None:
         snapshot = take_snapshot(job, backend, notes)
         write_snapshot(snapshot, save)  # type: ignore[arg-type]
