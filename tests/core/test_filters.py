@@ -174,6 +174,8 @@ def test_any_expression_is_read_or_refused_by_name(text: str):
         ({"tag": [["a"]]}, "tags needs text"),
         ({"n": float("nan")}, "n needs text"),
         ({"n": {"text_match": 3}}, "n text_match needs text"),
+        (["created>=yesterday"], "created >= needs a date such as 2024-05-31, not 'yesterday'"),
+        (["modified<2024-02-31"], "modified < needs a date"),
         ({"": 1}, "non-empty name"),
         ({"tag": "\udcff"}, "not valid Unicode"),
         ({"\udcff": "x"}, "non-empty name"),

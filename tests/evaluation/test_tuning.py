@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -178,6 +179,8 @@ def test_nothing_better_and_too_slow_both_keep_what_there_is(library):
     assert tuning.tuning_verdict(tuned).startswith("Keep what you have, nothing is better")
     tuned = tuning.tune(service, NOISE, "zoo", budget_ms=0.0)
     assert (tuned.is_shown, tuned.is_adopted) == (True, False)
+    lost = replace(tuned, gain=paired_test(np.ones(60), np.full(60, 0.5)))
+    assert "such as meaning only, are worse on other questions" in tuning.tuning_verdict(lost)
     assert any("was not tried" in one for one in tuned.comparison.warnings)  # the reranker
     assert "Keep what you have, meaning only takes over 0 ms" in tuning.tuning_verdict(tuned)
 

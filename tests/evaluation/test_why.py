@@ -263,6 +263,9 @@ def test_says_of_a_plain_function_what_its_lists_allow(library):
     deeper = explain("kitchen-rules.md")
     assert (deeper.step, deeper.change.text) == ("top_k", "top_k=24")
     assert (explain("school-rules.md").step, explain("pier.md").step) == ("retrieval", "index")
+    assert explain("pire.md").reason.endswith(
+        "In 'notes': no document 'pire.md'; did you mean notes:pier.md?"
+    )
     with pytest.raises(BackendError, match="KeyError"):
         explain_pipeline(library.database, "notes", lambda _: {}["x"], "lamps", "pier.md")
 
@@ -275,7 +278,13 @@ def test_why_on_the_command_line(command, notes):
     assert "keys.md is result 1" in command("why", "ninety days", "--doc", "keys.md")[1]
     sought = ("ninety days", "--doc", "keys.md")
     for wrong in (
-        *(("ninety days",), (), ("--doc", "keys.md"), (*sought, "--baseline", "lexical")),
+        *(
+            ("ninety days",),
+            (),
+            ("ninety days", "--doc", ""),
+            ("--doc", "keys.md"),
+            (*sought, "--baseline", "lexical"),
+        ),
         *((*sought, "--candidate", "v2"), (*sought, "--pipeline", "app:x", "--mode", "lexical")),
         *(("--golden", "q", "--text", "days"), ("--golden", "q", "--candidate", "v2", "-k", "3")),
     ):

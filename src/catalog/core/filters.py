@@ -156,7 +156,10 @@ def condition(field: str, op: Op | str, value: object) -> Condition:
         return Condition(name, known, tuple(_check_scalar(name, item) for item in value))
     if known in TEXT_OPS and not isinstance(value, str):
         raise FilterError(f"{name} {known} needs text, not {value!r}")
-    return Condition(name, known, _check_scalar(name, value))
+    made = Condition(name, known, _check_scalar(name, value))
+    if name in DATE_FIELDS and known in _ORDER and date_comparison(made) is None:
+        raise FilterError(f"{name} {known} needs a date such as 2024-05-31, not {value!r}")
+    return made
 
 
 def _check_scalar(field: str, value: object) -> MetadataScalar:

@@ -54,11 +54,11 @@ def explain_pipeline(
     """
     search = UserSearch(spec)
     with database.read() as connection:
-        folders = Names(connection, dataset).folders
+        folders, unknown = Names(connection, dataset).folders, ""
         try:
             paths = find_named(connection, dataset, document)
-        except DocumentNotFoundError:
-            paths = [document]
+        except DocumentNotFoundError as error:
+            paths, unknown = [document], f" In {dataset!r}: {error}"
         found = find_by_path(connection, dataset, paths[0])
     wanted = frozenset(paths)
 
@@ -102,7 +102,7 @@ def explain_pipeline(
     leaves = [call.name for call in calls if not call.was_given]
     told = f"by {', '.join(dict.fromkeys(leaves))}" if leaves else f"within {_DEEP}"
     knows = "; it has the document, which it finds by its own words" if words else ""
-    return Loss(*say, "retrieval", None, tuple(ranks), f"Not returned {told}{knows}.")
+    return Loss(*say, "retrieval", None, tuple(ranks), f"Not returned {told}{knows}.{unknown}")
 
 
 @contextmanager

@@ -484,7 +484,10 @@ def tuning_verdict(tuning: Tuning) -> str:
     more = (
         f"; about {tuning.needed:,} more labelled questions could decide" if tuning.needed else ""
     )
-    return f"Keep what you have, no gain of {name} is shown: {size}{more}."
+    told = f"no gain of {name} is shown"
+    if decide_outcome(gain) == "worse":
+        told = f"settings that are chosen so, such as {name}, are worse on other questions"
+    return f"Keep what you have, {told}: {size}{more}."
 
 
 def render_tuning(tuning: Tuning, *, created: datetime) -> str:

@@ -330,7 +330,7 @@ def why(
     from catalog.evaluation.why import explain_golden, explain_loss
     from catalog.retrieval.search import Searcher
 
-    if (golden is None) == (query is None) or (query is None) != (doc is None):
+    if (golden is None) == (query is None) or (query is None) == bool(doc):
         raise typer.BadParameter("give either a query and --doc, or --golden")
     asked_of = "document" if golden is None else "golden" if candidate is None else "shares"
     asked_of = "pipeline" if asked_of == "document" and pipeline is not None else asked_of
