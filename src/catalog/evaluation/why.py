@@ -425,6 +425,7 @@ class _Case:
             for size in (2 * rag.token_budget, 4 * rag.token_budget, 0):
                 yield Change(f"token_budget={size}", settings={"token_budget": size})
         elif step == "top_k":
+            yield from self._synonyms(request)
             yield from self._more_results(request.top_k, 2 * request.top_k)
         elif step in ("words", "meaning", "words and meaning"):
             yield from depths
@@ -435,7 +436,7 @@ class _Case:
             if usual := self._usual_fusion():
                 yield Change(_as_settings(usual), settings=usual)
             yield from self._other_weights(look)
-        yield from self._synonyms(request) if step else ()
+        yield from self._synonyms(request) if step not in ("", "top_k") else ()
         yield from self._other_words(request)
         yield from self._other_weights(look) if step else ()
         yield from self._more_results(request.top_k, _DEEP)
