@@ -24,7 +24,9 @@ _NOT = re.compile(  # "tea NOT coffee", but "what is NOT allowed"
     r"(?<!\S)(?!(?i:am|and|are|but|can|could|did|do|does|has|have|if|is|may|must|or|should|was|were"
     r"|why|will|would)\s)(\S+)\s+(AND\s+)?NOT\s+(?=(\w+)|\")"
 )
-_FIELD = re.compile(r"(?<!\S)[-+]?(?:author|ext|file|from|path|tags?|title|type):(?=\S)", re.I)
+_FIELD = re.compile(  # "from:ann", "#dev"
+    r"(?i)(?<!\S)(?:[-+]?(?:author|ext|file|from|path|tags?|title|type):(?=\S)|#[a-z][\w-]*(?!\S))"
+)
 _LONG_DASHES = "\u2013\u2014\u2015"
 _ASIDE_END = re.compile(rf"\w[{_LONG_DASHES}](?=[\s,.;:?!]|$)")  # of an aside —like this—
 _LETTER = re.compile(r"[^\W_]")
@@ -243,10 +245,9 @@ def _parse_terms(text: str, known_flags: Collection[str], is_pasted: bool = Fals
     words, phrases, exclusions, flags = list[str](), list[str](), list[str](), list[str]()
 
     def read_not(found: re.Match[str]) -> str:
-        before, operator, after = found.groups()
-        if operator or not after or not (before + after).isupper():
-            return f"{before} -"
-        flags.append(f"NOT {after}")  # of a name or heading: "the SQL NOT NULL constraint"
+        if found[2] or not found[3] or not (found[1] + found[3]).isupper():
+            return f"{found[1]} -"
+        flags.append(f"NOT {found[3]}")  # of a name or heading: "the SQL NOT NULL constraint"
         return found[0]
 
     text = text if is_pasted else _NOT.sub(read_not, text)
