@@ -33,6 +33,7 @@ from catalog.core.query import MOST_TYPED
 from catalog.core.settings import RAGv2Settings
 from catalog.core.text import storable
 from catalog.models.model_files import reranker
+from catalog.retrieval.expansion import reword
 from catalog.retrieval.query_words import (
     has_word,
     keywords_of,
@@ -42,7 +43,6 @@ from catalog.retrieval.query_words import (
 )
 from catalog.retrieval.relevance import TELLING, is_english
 from catalog.retrieval.select import ASKS_FOR_NEWEST
-from catalog.retrieval.synonyms import reword
 
 if TYPE_CHECKING:
     from catalog.answers.extracting import Candidate
@@ -103,7 +103,7 @@ def find_absent(service: Searcher, search: SearchParams, results: SearchResults)
     if len(search.query.split()) > MOST_TYPED:
         return []
     parts = chain.from_iterable((one.text, one.title, one.path) for one in results)
-    absent, wordings = [], reword(service.parts, search.query)
+    absent, wordings = [], reword(search.query, service.library.settings.home)
     for word in find_missing(search.query, list(parts), wordings)[:_LOOKED_UP]:
         asked = replace(search, query=word, mode="lexical", top_k=1, rerank=False, expand=False)
         found = service.run(asked)

@@ -40,9 +40,9 @@ from catalog.core.query import cut_position
 from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
+from catalog.retrieval.expansion import reword
 from catalog.retrieval.parts import StageLog
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.synonyms import reword
 from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _events(
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     absent, answer = list[str](), replace(answer, confidence=round(estimate, 3))
-    wordings = reword(service.parts, asked)
+    wordings = reword(asked, service.library.settings.home)
     chosen = None
     with suppress(LLMError, ConfigError):  # of which writing tells
         chosen = llm or choose_llm(service.library, params.model, agent.profile)

@@ -19,6 +19,7 @@ from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.library import Library
+from catalog.retrieval.expansion import reword
 from catalog.retrieval.fusion import (
     DEPTH,
     NO_WORDS,
@@ -52,7 +53,6 @@ from catalog.retrieval.select import (
 )
 from catalog.retrieval.shape import explain_nothing, find_nearest, tell_searched, to_result
 from catalog.retrieval.snippets import Passage, find_snippet
-from catalog.retrieval.synonyms import reword
 from catalog.store.cards import card_terms, search_cards
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import DocumentNames, count_whole
@@ -273,8 +273,8 @@ def _gather(
         kept = stages.lists["distinct"] = keep_distinct(kept) if request.distinct else kept
         return keep_few_of_each(kept, cap, shares_of(parts, kept, cap))
 
-    others = [] if mode == "vector" or query.is_typed else reword(parts, query.lexical_text)
-    if others:
+    text = "" if mode == "vector" or query.is_typed else query.lexical_text
+    if others := reword(text, parts.settings.home, parts.synonyms):
         stages.ran("synonyms", 0.0, ", ".join(others))
     if request.expand and query.is_typed:
         stages.skipped("expand", "the query is typed")
