@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from catalog.core.dates import (
-    date_in_name,
     display_date,
     parse_date,
     read_written_date,
     to_timestamp,
 )
+from catalog.ingest.changes import date_in_name
 from tables import table
 
 

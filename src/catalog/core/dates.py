@@ -45,12 +45,6 @@ _FORMS = (
 )
 _EITHER_WAY = re.compile(r"(?P<first>[0-9]{1,2})([/-])(?P<second>[0-9]{1,2})\2(?P<year>[0-9]{4})")
 
-_IN_NAME = re.compile(  # 2024-05-31, 2024_05_31, 20240531, 2024-05; no part of a longer number
-    r"(?<![0-9A-Za-z])(?P<year>(?:19|20)[0-9]{2})"
-    r"(?:(?P<sign>[-_]?)(?P<month>[0-9]{2})(?P=sign)(?P<day>[0-9]{2})(?=T[0-9]|(?![0-9A-Za-z]))"
-    r"|-(?P<only_month>[0-9]{2})(?![0-9A-Za-z]|[-_][0-9]))"
-)
-
 
 def parse_date(text: str) -> datetime | None:
     """Parse an ISO 8601 date as the moment at which it begins; without a zone it is in UTC.
@@ -155,18 +149,6 @@ def read_written_date(value: object) -> str | None:
         clock = f"T{hour:02}:{time['minute']}:{time['second'] or '00'}{zone}"
         day = f"{day}{clock}" if len(day) == len("2024-05-31") else None
     return _checked(day)
-
-
-def date_in_name(name: str) -> str | None:
-    """Return the first ISO date in a file's name, a day or a month; ``None`` without one.
-
-    Only the years 1900 to 2099 count. Examples: ``2024-05-31 minutes.md``, ``IMG_20240531.txt``.
-    """
-    for found in _IN_NAME.finditer(name):
-        parts = (found["year"], found["month"] or found["only_month"], found["day"])
-        if iso := _checked("-".join(filter(None, parts))):
-            return iso
-    return None
 
 
 def _read_day(text: str) -> str | None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from catalog.core.dates import date_in_name
+from catalog.core.dates import parse_date
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError, ReadError
 from catalog.core.globs import folders_above
@@ -36,6 +36,11 @@ RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change 
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 _UNMOUNTED = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
+_IN_NAME = re.compile(  # 2024-05-31, 2024_05_31, 20240531, 2024-05; no part of a longer number
+    r"(?<![0-9A-Za-z])(?P<year>(?:19|20)[0-9]{2})"
+    r"(?:(?P<sign>[-_]?)(?P<month>[0-9]{2})(?P=sign)(?P<day>[0-9]{2})(?=T[0-9]|(?![0-9A-Za-z]))"
+    r"|-(?P<only_month>[0-9]{2})(?![0-9A-Za-z]|[-_][0-9]))"
+)
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,18 @@ class FolderChanges:
         now = {"file": file.path, "content_hash": source.content_hash, "pipeline": pipeline}
         is_same = known is not None and now.items() <= known.items()
         return None if is_same and not self.reread else source
+
+
+def date_in_name(name: str) -> str | None:
+    """Return the first ISO date in a file's name, a day or a month; ``None`` without one.
+
+    Only the years 1900 to 2099 count. Examples: ``2024-05-31 minutes.md``, ``IMG_20240531.txt``.
+    """
+    for found in _IN_NAME.finditer(name):
+        parts = (found["year"], found["month"] or found["only_month"], found["day"])
+        if parse_date(iso := "-".join(filter(None, parts))) is not None:
+            return iso
+    return None
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
