@@ -286,6 +286,11 @@ def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden):
     assert told["failed_gates"] == ["ndcg@10 worse by 0.5"]
     assert [one["failed"] for one in told["gates"]] == [True, False]
     assert catalog(*base, "--fail-if", "ndcg@10 worse by 0.8")[0] == 0
+    blind = ["--fail-if", "sr@10 worse", "--report", "blind.html"]  # no label has a span
+    code, out, err = catalog(*base, *blind, "--fail-if", "ndcg@10 worse by 0.8")
+    assert (code, "'sr@10 worse': not measured" in err) == (1, True)
+    assert "passed  ndcg@10 worse by 0.8" in out
+    assert Path("blind.html").exists()
 
 
 @pytest.mark.slow

@@ -84,6 +84,11 @@ def test_labels_go_to_other_tools_and_come_back_as_they_were(catalog, file, tmp_
     code, out, _ = catalog("import", quepid, tmp_path / "again.jsonl")
     assert (code, out.partition(": ")[2]) == (0, "1 query; 0 without a label left out\n")
     assert (tmp_path / "again.jsonl").read_text() == file.read_text()
-    code, _, err = catalog("import", quepid, file)
-    assert code == 1
-    assert "exists" in err
+    before = file.read_text()
+    for wrong in (
+        ("import", quepid, file),
+        *(("export", file, file), ("export", file, "new.qrels", "--queries", file)),
+        ("export", file, "same.txt", "--queries", "same.txt"),
+    ):
+        code, _, err = catalog(*wrong)
+        assert (code, "exists" in err, file.read_text()) == (1, True, before)

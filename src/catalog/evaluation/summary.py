@@ -89,6 +89,8 @@ def power_line(power: Power) -> str:
 def power_lines(power: Power) -> Iterator[str]:
     """Yield the same, with the intervals of the numbers."""
     yield power_line(power)
+    if not power.deviation:
+        return
     yield f"Deviation of the paired differences: {power.deviation:.3f}"
     for wanted, (needed, low, high) in power.needed.items():
         yield f"  {wanted:.2g}: {needed:,} questions (95 % interval {low:,} to {high:,})"
@@ -108,6 +110,9 @@ def systems_lines(systems: SystemsComparison) -> Iterator[str]:
     yield ""
     yield from aligned(rows)
     yield "Searches that share a letter cannot be told apart."
+    fewer = {one.test.n: one for one in systems.comparisons[0].metrics if one.metric in shown}
+    if (row := fewer[min(fewer)]).test.n < systems.comparisons[0].primary.n:
+        yield f"{row.metric} and the like are of {counted(row.test.n, 'query')} with labelled spans"
     yield ""
     rows = [("", *_TEST, "p / Holm", "")]
     for pair in systems.pairs:

@@ -60,7 +60,8 @@ LENGTHS: Mapping[SubQueryKind, tuple[int, int, int]] = {
 }
 MOST: Mapping[SubQueryKind, int] = {"lex": 3, "vec": 3, "hyde": 1}  # lines of one expansion
 SYNONYMS = "synonyms.txt"
-_MOST_REWORDED, _LONGEST_FORM = 10, 8  # other wordings of a query; words of a phrase
+# Other wordings of a query; words of a phrase; words and phrases on a line.
+_MOST_REWORDED, _LONGEST_FORM, _MOST_FORMS = 10, 8, 50
 _SIGNS = ".,;:?!()\"'"
 _KINDS: tuple[SubQueryKind, ...] = get_args(SubQueryKind)
 _ANALYZER = Analyzer()
@@ -322,9 +323,10 @@ def read_synonyms(home: Path, more: Sequence[str] = ()) -> dict[str, list[str]]:
     for number, line in enumerate([*lines, *more], start=1):
         forms = [" ".join(one.split()) for one in re.split("[,=]", line)]
         if line.strip() and not line.startswith("#"):
-            if line.count("=") != 1 or "" in forms:
+            if line.count("=") != 1 or "" in forms or len(forms) > _MOST_FORMS:
                 wrong = f"{SYNONYMS} in the home, line {number} is wrong: {line[:80]!r}"
-                raise ConfigError(f"{wrong}; write it as PTO = paid time off, or a, b = c")
+                how = f"PTO = paid time off, or a, b = c, of at most {_MOST_FORMS} forms"
+                raise ConfigError(f"{wrong}; write it as {how}")
             for form in forms:
                 others = (one for one in forms if one != form)
                 found.setdefault(form.casefold(), []).extend(others)

@@ -134,9 +134,14 @@ def export(
     from catalog.evaluation import golden_files, label_files
 
     settings_for(context)  # refuses a bound process
+    for path in (to, queries):
+        if path is not None and (path.exists() or to == queries):
+            raise InputError(f"{path} exists, or is named twice: give another name")
     label_files.write_labels(golden := golden_files.read_golden(file), to, queries)
     filtered = sum(query.filters is not None for query in golden)
-    say(f"{to}: {counted(len(golden), 'query')}; the filters of {filtered} have no place there")
+    quoted = sum(label.span is not None for query in golden for label in query.expected)
+    left_out = f"the filters of {filtered} and {counted(quoted, 'span')} have no place there"
+    say(f"{to}: {counted(len(golden), 'query')}; {left_out}")
 
 
 @app.command("power")

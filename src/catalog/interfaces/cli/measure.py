@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from catalog.core.errors import BackendError
+from catalog.core.errors import BackendError, BlindComparisonError
 from catalog.core.params import MODES, Mode
 from catalog.interfaces.cli.logs import SinceOption, moment_of
 from catalog.interfaces.cli.options import (
@@ -176,9 +176,15 @@ def compare(
             told, several = summary.systems_dict(systems), systems.comparisons
             lines = [*summary.systems_lines(systems)]
     told |= {"gates": [], "failed_gates": []}
-    now, results = datetime.now(UTC), []
+    now, blind = datetime.now(UTC), list[BlindComparisonError]()
+    results: list[gates.GateResult] = []
     for one in several:
-        name, results = one.candidate.name, [gate.decide(one) for gate in wanted]
+        name, results = one.candidate.name, []
+        for gate in wanted:
+            try:
+                results.append(gate.decide(one))
+            except BlindComparisonError as error:
+                blind.append(error)
         about = {} if systems is None else {"candidate": name}
         prefix = "" if systems is None else f"{name}: "
         told["gates"] += [gates.gate_dict(result) | about for result in results]
@@ -186,7 +192,7 @@ def compare(
         told["failed_gates"] += failed
         lines += (f"{prefix if line else ''}{line}" for line in gates.gate_lines(results))
         if aa:
-            alarms = gates.count_false_alarms(one, wanted)
+            alarms = gates.count_false_alarms(one, [result.gate for result in results])
             told["aa"] = alarms if systems is None else [*told.get("aa", ()), alarms | about]
             lines += (f"{prefix if line else ''}{line}" for line in gates.false_alarm_lines(alarms))
     if report is not None:
@@ -200,6 +206,8 @@ def compare(
     if failed:
         complain(f"failed: {'; '.join(failed)}")
         raise typer.Exit(GATE_FAILED)
+    if blind:
+        raise blind[0]
 
 
 @eval_app.callback()
