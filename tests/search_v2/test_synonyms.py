@@ -9,7 +9,7 @@ from catalog.core.errors import ConfigError
 from catalog.core.params import AskParams
 from catalog.core.settings.sections import AnswerSettings
 from catalog.library.health import check
-from catalog.retrieval.expansion import read_synonyms
+from catalog.retrieval.query_words import read_synonyms
 from catalog.search_v2.service import SearchServiceV2
 from stores import open_store
 from tables import table

@@ -33,12 +33,12 @@ from catalog.core.query import MOST_TYPED
 from catalog.core.settings import RAGv2Settings
 from catalog.core.text import storable
 from catalog.models.model_files import reranker
-from catalog.retrieval.expansion import reword
 from catalog.retrieval.query_words import (
     has_word,
     keywords_of,
     language_of_words,
     query_words,
+    reword,
     unite,
 )
 from catalog.retrieval.relevance import TELLING, is_english

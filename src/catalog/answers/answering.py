@@ -40,8 +40,8 @@ from catalog.core.query import cut_position
 from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
-from catalog.retrieval.expansion import reword
 from catalog.retrieval.parts import StageLog
+from catalog.retrieval.query_words import reword
 from catalog.retrieval.shared import shared_service
 from catalog.store.chunks import find_root
 

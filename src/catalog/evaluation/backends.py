@@ -36,7 +36,7 @@ from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.golden_files import read_lines, write_whole
 from catalog.ingest.sync_report import Progress
-from catalog.retrieval.expansion import read_synonyms
+from catalog.retrieval.query_words import read_synonyms
 from catalog.store import Database
 from catalog.store.chunks import find_root
 from catalog.store.document_names import list_addresses

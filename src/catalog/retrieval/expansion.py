@@ -1,6 +1,5 @@
-"""Other words for a query: a language model's, of which those worth a search are kept, or a user's.
+"""Other words for a query: ask a language model, read its lines, and keep those worth a search.
 
-A user's own synonyms are in ``synonyms.txt`` in the home: ``PTO = paid time off`` on a line.
 The examples in the prompt are on subjects that hardly any collection has, so that a reply that
 repeats them is recognised. The query comes last, because models cache the text before it.
 """
@@ -13,19 +12,17 @@ import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from pydantic import BaseModel, Field
 
 from catalog.core.bounded_calls import BoundedCalls
-from catalog.core.errors import CatalogError, ConfigError, LLMError
+from catalog.core.errors import CatalogError, LLMError
 from catalog.core.query import SubQueryKind
 from catalog.embedding.encoder import make_fingerprint
 from catalog.llm import LanguageModel, complete
 from catalog.store.lexical.analysis import Analyzer
-from catalog.store.lexical.languages import stop_words
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
@@ -59,10 +56,6 @@ LENGTHS: Mapping[SubQueryKind, tuple[int, int, int]] = {
     "hyde": (4, 200, 1500),
 }
 MOST: Mapping[SubQueryKind, int] = {"lex": 3, "vec": 3, "hyde": 1}  # lines of one expansion
-SYNONYMS = "synonyms.txt"
-# Other wordings of a query; words of a phrase; words and phrases on a line.
-_MOST_REWORDED, _LONGEST_FORM, _MOST_FORMS = 10, 8, 50
-_SIGNS = ".,;:?!()\"'"
 _KINDS: tuple[SubQueryKind, ...] = get_args(SubQueryKind)
 _ANALYZER = Analyzer()
 _ABANDONED = 2  # hanging calls; with more, the source is not asked until one of them ends
@@ -307,44 +300,3 @@ def _normalise(text: str) -> str:
 def count_words(text: str) -> int:
     """Count words between spaces; in scripts without spaces two letters count as a word."""
     return len(text.split()) + len(_UNSPACED.findall(text)) // 2
-
-
-def read_synonyms(home: Path, more: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return synonyms, also of ``more`` lines, by word or phrase in lower case.
-
-    Raises :class:`ConfigError`, which names a wrong line.
-    """
-    file = home / SYNONYMS
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines() if file.exists() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {SYNONYMS} in the home: {error}") from error
-    found: dict[str, list[str]] = {}
-    for number, line in enumerate([*lines, *more], start=1):
-        forms = [" ".join(one.split()) for one in re.split("[,=]", line)]
-        if line.strip() and not line.startswith("#"):
-            if line.count("=") != 1 or "" in forms or len(forms) > _MOST_FORMS:
-                wrong = f"{SYNONYMS} in the home, line {number} is wrong: {line[:80]!r}"
-                how = f"PTO = paid time off, or a, b = c, of at most {_MOST_FORMS} forms"
-                raise ConfigError(f"{wrong}; write it as {how}")
-            for form in forms:
-                others = (one for one in forms if one != form)
-                found.setdefault(form.casefold(), []).extend(others)
-    return found
-
-
-def reword(text: str, home: Path, more: Sequence[str] = ()) -> list[str]:
-    """Return the text with each word or phrase replaced by its synonyms, in turn; at most ten.
-
-    A stop word, such as ``it``, is meant only in capitals.
-    """
-    synonyms, texts = read_synonyms(home, more), list[str]()
-    words = text.split() if synonyms else []
-    for at in range(len(words)):
-        for end in range(at + 1, min(len(words), at + _LONGEST_FORM) + 1):
-            said = " ".join(words[at:end])
-            form = said.strip(_SIGNS)
-            is_meant = form.isupper() or form.casefold() not in stop_words("english")
-            for one in synonyms.get(form.casefold(), ()) if is_meant else ():
-                texts.append(" ".join([*words[:at], said.replace(form, one), *words[end:]]))
-    return [*dict.fromkeys(texts)][:_MOST_REWORDED]

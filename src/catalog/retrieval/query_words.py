@@ -1,4 +1,7 @@
-"""Find a query's words in a text, by the lexical index's tokens, with offsets."""
+"""Find a query's words in a text, by the lexical index's tokens, with offsets; and its synonyms.
+
+A user's own synonyms are in ``synonyms.txt`` in the home: ``PTO = paid time off`` on a line.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from itertools import chain, compress, pairwise
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk, find_columns
+from catalog.core.errors import ConfigError
 from catalog.core.query import MOST_TYPED
 from catalog.retrieval.fusion import NO_WORDS, OTHER_JOINTS, FoundWords, rarity_of
 from catalog.store.chunks import load_chunks
@@ -47,6 +52,10 @@ _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-"))
+SYNONYMS = "synonyms.txt"
+# Other wordings of a query; words of a phrase; words and phrases on a line.
+_MOST_REWORDED, _LONGEST_FORM, _MOST_FORMS = 10, 8, 50
+_SIGNS = ".,;:?!()\"'"
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _LETTERS = re.compile(r"[^\W_]+")
 _MOST_COPIES = 10  # best hits among which parts of a pasted query are looked for
@@ -442,3 +451,44 @@ def _written(word: str, *, joined: bool) -> re.Pattern[str]:
     first = r"(?<!\w)" if word[0].isalnum() else f"(?<!{re.escape(word[0])})"
     last = r"(?!\w)" if word[-1].isalnum() else f"(?!{re.escape(word[-1])})"
     return re.compile(f"{first}{body}{last}")
+
+
+def read_synonyms(home: Path, more: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return synonyms, also of ``more`` lines, by word or phrase in lower case.
+
+    Raises :class:`ConfigError`, which names a wrong line.
+    """
+    file = home / SYNONYMS
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines() if file.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {SYNONYMS} in the home: {error}") from error
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate([*lines, *more], start=1):
+        forms = [" ".join(one.split()) for one in re.split("[,=]", line)]
+        if line.strip() and not line.startswith("#"):
+            if line.count("=") != 1 or "" in forms or len(forms) > _MOST_FORMS:
+                wrong = f"{SYNONYMS} in the home, line {number} is wrong: {line[:80]!r}"
+                how = f"PTO = paid time off, or a, b = c, of at most {_MOST_FORMS} forms"
+                raise ConfigError(f"{wrong}; write it as {how}")
+            for form in forms:
+                others = (one for one in forms if one != form)
+                found.setdefault(form.casefold(), []).extend(others)
+    return found
+
+
+def reword(text: str, home: Path, more: Sequence[str] = ()) -> list[str]:
+    """Return the text with each word or phrase replaced by its synonyms, in turn; at most ten.
+
+    A stop word, such as ``it``, is meant only in capitals.
+    """
+    synonyms, texts = read_synonyms(home, more), list[str]()
+    words = text.split() if synonyms else []
+    for at in range(len(words)):
+        for end in range(at + 1, min(len(words), at + _LONGEST_FORM) + 1):
+            said = " ".join(words[at:end])
+            form = said.strip(_SIGNS)
+            is_meant = form.isupper() or form.casefold() not in stop_words("english")
+            for one in synonyms.get(form.casefold(), ()) if is_meant else ():
+                texts.append(" ".join([*words[:at], said.replace(form, one), *words[end:]]))
+    return [*dict.fromkeys(texts)][:_MOST_REWORDED]

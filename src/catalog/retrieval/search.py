@@ -19,7 +19,6 @@ from catalog.core.retrieval_events import searching
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.library.library import Library
-from catalog.retrieval.expansion import reword
 from catalog.retrieval.fusion import (
     DEPTH,
     NO_WORDS,
@@ -35,7 +34,7 @@ from catalog.retrieval.fusion import (
 )
 from catalog.retrieval.legs import LegQuery, LegRun, Question, expand, plan_legs, ranking
 from catalog.retrieval.parts import OnStage, SearchParts, StageLog
-from catalog.retrieval.query_words import find_words, keywords_of
+from catalog.retrieval.query_words import find_words, keywords_of, reword
 from catalog.retrieval.recordings import add_evidence, is_timed
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest, for_agent, read_request

@@ -95,7 +95,7 @@ def doctor(context: typer.Context) -> Printed:
         catalog doctor --json
     """
     from catalog.library.health import check, diagnose
-    from catalog.retrieval.expansion import read_synonyms
+    from catalog.retrieval.query_words import read_synonyms
 
     with open_library(context) as library:
         home, checks = library.settings.home, diagnose(library)
