@@ -81,6 +81,7 @@ def test_labels_go_to_other_tools_and_come_back_as_they_were(catalog, file, tmp_
     write(file, {"id": "q001", "query": "rotate", "expected": [{"path": "keys.md", "grade": 3}]})
     assert catalog("export", file, quepid)[0] == 0
     assert quepid.read_text() == "query,docid,rating\nrotate,keys.md,3\n"
+    assert "'catalog golden import' reads labels of Quepid" in catalog("check", quepid)[2]
     code, out, _ = catalog("import", quepid, tmp_path / "again.jsonl")
     assert (code, out.partition(": ")[2]) == (0, "1 query; 0 without a label left out\n")
     assert (tmp_path / "again.jsonl").read_text() == file.read_text()

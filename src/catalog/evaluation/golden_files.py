@@ -34,6 +34,8 @@ def read_golden(path: Path) -> GoldenSet:
         lines = "\n  ".join(problems[:_SHOWN_PROBLEMS])
         rest = len(problems) - _SHOWN_PROBLEMS
         more = f"\n  and {rest} more" if rest > 0 else ""
+        if path.suffix != ".jsonl":
+            more += "\n  'catalog golden import' reads labels of Quepid, TREC and OpenSearch"
         raise GoldenSetError(f"{path} has {counted(len(problems), 'bad line')}:\n  {lines}{more}")
     if not queries:
         raise GoldenSetError(f"{path} has no query")
