@@ -82,6 +82,10 @@ def test_lost_answers_and_moved_lists_are_named_with_their_ranks(tmp_path):
     before, now = asked(queries, old, old | {"q3": [*wrong, "right.md"], "q30": ["wrong.md"]})
     found = compare_replay(before, now, queries, changed={"version": ("1", "2")})
     assert (found.verdict, found.moved[0].query.id) == ("PASS", "q3")
+    many = compare_replay(before, now, queries, changed={f"s{n}": (n, None) for n in range(12)})
+    lines = [*replay_lines(many)]
+    assert "  and 3 more changes (--json)" in lines  # 12, and the search
+    assert not any("pipeline" in line for line in lines)
     assert found.moved[0].documents == (("right.md", 1, 11),)
     assert [(one.query.id, one.lost) for one in found.moved if one.lost] == [
         ("q3", [("right.md", 1, 11)]),

@@ -22,6 +22,7 @@ from catalog.evaluation.significance import (
     power_of,
     win_tie_loss,
 )
+from catalog.evaluation.summary import power_lines
 from tables import table
 
 # Darwin's maize: height of the crossed plant minus its self-fertilised partner, in eighths of
@@ -329,7 +330,10 @@ def test_a_difference_takes_as_many_questions_as_the_formula_says():
         0.05: 127,
     }
     # alike on every question: nothing to find; and never fewer than decide anything
-    assert (power_of([0.0] * 40).deviation, power_of([0.0] * 40).needed[0.05]) == (0, (25, 25, 25))
+    alike = power_of([0.0] * 40)
+    assert (alike.deviation, alike.needed[0.05]) == (0, (25, 25, 25))
+    assert len([*power_lines(alike)]) == 1  # no number of questions is of use
+    assert len([*power_lines(power)]) == 2 + len(power.needed)
     low, high = power_of([0.5, 0.0, 0.0, -0.1] * 25).needed[0.02][1:]
     assert low < power_of([0.5, 0.0, 0.0, -0.1] * 25).needed[0.02][0] < high
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from catalog.core.errors import InputError
+from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import _find_groups, compare_systems
 from catalog.evaluation.report import render_systems
 from catalog.evaluation.runs import run_backends
@@ -27,6 +28,16 @@ def systems(asked=ASKED, names=tuple(TABLES)):
     backends = [TableBackend(name, TABLES[name]) for name in names]
     runs = run_backends(backends, asked, dataset="books", clock=ticking())
     return compare_systems(runs, asked, warnings=["a warning"])
+
+
+def test_metrics_of_few_questions_say_of_how_many():
+    label = [{"path": "right.md", "grade": 3, "span": "ninety days"}]
+    asked = golden(*(question(n, expected=label) for n in range(3)), *ASKED.queries[3:])
+    hits = {query.id: [RankedHit("right.md", text="every ninety days")] for query in asked}
+    backends = [TableBackend(name, hits) for name in ("one", "two", "three")]
+    lines = systems_lines(compare_systems(run_backends(backends, asked, dataset="books"), asked))
+    assert sum(line.endswith("are of 3 queries with labelled spans") for line in lines) == 1
+    assert not any("labelled spans" in line for line in systems_lines(systems()))
 
 
 @table("apart, groups", inner=tuple)

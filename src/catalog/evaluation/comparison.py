@@ -74,8 +74,8 @@ class PipelineComparison:
     """Two runs over one golden set, scored and tested.
 
     ``deltas`` go from the candidate's largest loss to its largest win. ``warnings`` say why the
-    numbers may mislead. ``lost`` explains what the candidate lost of the queries that lost most, if
-    it is a search of this package.
+    numbers may mislead. ``lost`` explains the documents that the candidate lost in the queries
+    that lost most, if it is a search of this package.
     """
 
     golden: GoldenSet

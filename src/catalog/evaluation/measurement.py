@@ -47,10 +47,10 @@ _EXPLAINED, _LABELS = 10, 3  # queries that lost most, and documents of each
 
 @dataclass
 class Measurement:
-    """Questions to ask of searches of a dataset, how deep, and how often again, for the times.
+    """Labelled questions for searches of a dataset, asked ``top_k`` deep, then ``repeats`` times.
 
     Searches are named as in :mod:`catalog.evaluation.backends`. ``folder`` is for TREC files.
-    ``tell`` gets a sentence before something that takes long and happens once.
+    ``tell`` gets a sentence before long work that happens once, such as the index of v1.
     """
 
     library: Library
@@ -87,7 +87,7 @@ class Measurement:
     ) -> PipelineComparison:
         """Ask both backends, test the differences, also in ``more`` metrics; record both runs.
 
-        If it ``explains``, the result says what the candidate lost of the queries that lost most.
+        If it ``explains``, the result names the steps of the candidate that lost documents.
         """
         (before, after), how = self._asked_for_comparison([baseline, candidate], more)
         compared = compare_runs(before, after, self.with_words, self.allowed, **how)
@@ -138,7 +138,7 @@ class Measurement:
     def ask(self, specs: Sequence[Any], other: Library | None = None) -> list[BackendRun]:
         """Put every query to the backends of these specs; return their runs, in order.
 
-        The last spec is one of the ``other`` library, if there is one. Raises
+        With an ``other`` library the last spec is searched there. Raises
         :class:`StoreBusyError` if the dataset changes meanwhile.
         """
         database, dataset = self.library.database, self.dataset

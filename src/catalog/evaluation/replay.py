@@ -112,8 +112,8 @@ def tied_documents(ranking: Ranking | None) -> list[list[str]]:
 class Snapshot:
     """The questions of a replay with their lists; ``about`` has its time, version and source.
 
-    ``quotes`` are the first words of the first hits, by question and path; ``notes`` tell what was
-    not asked.
+    ``quotes`` are the first words of the first hits, by question and path; ``notes`` name
+    the questions that were left out.
     """
 
     golden: GoldenSet
@@ -395,7 +395,7 @@ def compare_replay(
         most_moved=most_moved,
         moved=tuple(moved),
         comparison=comparison,
-        changed={**settings, **(changed or {})},
+        changed={**(changed or {}), **settings},
         drift=tuple(drift),
         notes=tuple(told),
     )

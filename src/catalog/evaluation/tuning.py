@@ -3,8 +3,8 @@
 Each engine is asked once for each question, deep; the search itself then tries every setting over
 these lists. Groups of settings are tried one after the other, each on top of the best so far. The
 gain is measured by cross-validation: settings chosen on half of the questions answer the others,
-both ways and for several splits. With ten folds, the test found a gain where there was no
-difference twice as often as it may (``docs/evidence/decisions.md``).
+both ways and for several splits. With ten folds instead, the test found gains by chance twice as
+often as it may (``docs/evidence/decisions.md``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Read the lines of PDF pages in the order of PDFium, drop what repeats, and join them to one text.
+"""Read the lines of PDF pages in PDFium's order, join them to one text, and find their tables.
 
-All letters of a text object have one font, size and baseline: a line of one object takes few calls.
+Running titles and page numbers are left out. All letters of a text object have one font, size and
+baseline: a line of one object takes few calls.
 """
 
 import ctypes
