@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from catalog.retrieval.parts import SearchParts
 
 _LEGS = {"lexical": "words", "vector": "meaning"}
+_OF_LEGS = ("words", "meaning", "words and meaning")  # steps
 _UNREAD = "words first"  # the list of the fused passages that were read, sorted by their words
 _DEEP = 1_000  # passages, the most that a search returns
 _STRETCHES, _STRETCH, _NEAR = 3, 200, 5  # of a passage, characters, and places to be found at
@@ -427,18 +428,19 @@ class _Case:
         elif step == "top_k":
             yield from self._synonyms(request)
             yield from self._more_results(request.top_k, 2 * request.top_k)
-        elif step in ("words", "meaning", "words and meaning"):
+        elif step in _OF_LEGS:
             yield from depths
             yield from self._synonyms(request)
             yield from self._other_weights(look)
-            step = ""
         elif step == "fusion":
             if usual := self._usual_fusion():
                 yield Change(_as_settings(usual), settings=usual)
             yield from self._other_weights(look)
-        yield from self._synonyms(request) if step not in ("", "top_k") else ()
+        if step not in (*_OF_LEGS, "top_k"):
+            yield from self._synonyms(request)
         yield from self._other_words(request)
-        yield from self._other_weights(look) if step else ()
+        if step not in _OF_LEGS:
+            yield from self._other_weights(look)
         yield from self._more_results(request.top_k, _DEEP)
         if not request.rerank:
             yield Change("rerank", {"rerank": True}, {"rerank_candidates": 20})
